@@ -33,10 +33,10 @@ from pymc_dirdp.signatures import user_facing
 _MOST_COLUMNS, _MOST_CELLS = 300, 20_000_000
 # Noisy counts are 64-bit integers.
 _MOST_NOISE = 2.0**60
-# The looks at a pair in the first round, on average: so finely is a budget divided.
+# The looks at each pair in the first round: so finely is the second one divided.
 _LOOKS = 60
-# Of the looks of the first round so many are at single columns.
-_OF_COLUMNS = 0.1
+# Of the looks of the first round a quarter are at single columns.
+_OF_COLUMNS = 0.25
 
 
 @user_facing
@@ -45,7 +45,7 @@ _OF_COLUMNS = 0.1
 class PairsMechanism(PrivacyCurves):
     """Measure each column and each pair of columns, and then again the pairs where it pays.
 
-    The first round has public numbers of looks: more at a pair with more cells. From its noisy counts follows, by a
+    The first round has as many looks at each pair, and public ones at each column. From its noisy counts follows, by a
     formula, how the second round divides as many looks again among the pairs: a pair that depends strongly gets more.
 
     Parameters
@@ -83,9 +83,9 @@ class PairsMechanism(PrivacyCurves):
     --------
     >>> mechanism = PairsMechanism([2, 3, 2], parameter=10.0, adjacency="add-remove")
     >>> mechanism.first_looks, mechanism.looks
-    ((1, 1, 1, 2, 2, 2), 18)
+    ((20, 20, 20, 60, 60, 60), 480)
     >>> mechanism.rho(8)
-    0.09
+    24.0
     """
 
     lengths: tuple[int, ...]
@@ -148,7 +148,7 @@ class PairsMechanism(PrivacyCurves):
         --------
         >>> from pymc_dirdp import PureDP
         >>> round(PairsMechanism.for_guarantee(PureDP(epsilon=1.0), [2, 3, 2]).parameter, 3)
-        36.0
+        960.0
         """
         guarantee = Guarantee.checked(guarantee=guarantee)
         noise = "geometric" if guarantee.is_pure else "gaussian"
@@ -189,12 +189,9 @@ class PairsMechanism(PrivacyCurves):
     @cached_property
     def first_looks(self) -> tuple[int, ...]:
         """The looks of the first round at each of `tables`."""
-        # The sum of the errors of cells is least for looks in proportion to a power of their number; that of shares
-        # that are fitted to all tables together is less for the third root.
-        roots = [math.prod(self.shape(pair)) ** (1 / 3) for pair in self.pairs]
-        of_pairs = [max(1, round(_LOOKS * root * len(roots) / math.fsum(roots))) for root in roots]
-        of_column = max(1, round(_OF_COLUMNS / (1 - _OF_COLUMNS) * sum(of_pairs) / len(self.columns)))
-        return (*[of_column] * len(self.columns), *of_pairs)
+        of_pairs = _LOOKS * len(self.pairs)
+        of_column = max(1, round(_OF_COLUMNS / (1 - _OF_COLUMNS) * of_pairs / len(self.columns)))
+        return (*[of_column] * len(self.columns), *[_LOOKS] * len(self.pairs))
 
     @property
     def looks(self) -> int:
@@ -254,7 +251,8 @@ class PairsMechanism(PrivacyCurves):
         If cells depart from independence by a normal number whose standard deviation is in proportion to what is
         expected of them, the noise hides of a cell with the deviation t what is left of it after shrinkage, about
         `s t / sqrt(s**2 + t**2)`. The scale of t follows from the squares of all cells of a pair. The looks of both
-        rounds together are then in proportion to `cells ** (1/9) * error ** (2/3)`, and none is taken back.
+        rounds together are then in proportion to `error ** (2/3)`, by which the sum of all errors would be least if
+        each were one over the root of the looks; and none is taken back.
         """
         columns = len(self.columns)
         shares, totals = {}, []
@@ -273,7 +271,7 @@ class PairsMechanism(PrivacyCurves):
             spread = scale * expected**2
             errors[place] = np.sqrt(variance * spread / (variance + spread)).sum()
         # A pair without any dependence that can be seen has an error of 0, and all of them may.
-        return _divided(before, before ** (1 / 3) * (errors + 1e-9 * n_records) ** (2 / 3), sum(self.first_looks))
+        return _divided(before, (errors + 1e-9 * n_records) ** (2 / 3), sum(self.first_looks))
 
     @property
     def in_short(self) -> str:

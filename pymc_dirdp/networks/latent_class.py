@@ -13,7 +13,7 @@ from pymc_dirdp.counting.bounding import checked_bound
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories
 from pymc_dirdp.counting.tables import coded_records
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.mixture import COMPONENTS, RANK
+from pymc_dirdp.inference.mixture import COMMON_SD, COMPONENTS, RANK, SLOPE_SD
 from pymc_dirdp.models.graph import Purpose, build_for
 from pymc_dirdp.networks.builders import refuse_labels, refuse_names
 from pymc_dirdp.releases.pairs_drawn import RECORDS, WideColumns
@@ -109,8 +109,8 @@ def _model(labels: dict[str, list[Any]], codes: Integers) -> pm.Model:
     coords = {name: tuple(values) for name, values in labels.items()}
     with pm.Model(coords=coords | {COMPONENT: range(COMPONENTS), "coordinate": range(RANK)}) as model:
         place = pm.Normal("place", dims=(COMPONENT, "coordinate"))
-        slopes = pm.Normal("slopes", sigma=RANK**-0.5, shape=(RANK, ends[-1]))
-        common = pm.Normal("common", shape=ends[-1])
+        slopes = pm.Normal("slopes", sigma=SLOPE_SD, shape=(RANK, ends[-1]))
+        common = pm.Normal("common", sigma=COMMON_SD, shape=ends[-1])
         logits = place @ slopes + common
         shares = [
             pm.Deterministic(f"p_{name}", pm.math.softmax(logits[:, start:end], axis=1), dims=(COMPONENT, name))

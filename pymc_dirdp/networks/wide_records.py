@@ -11,7 +11,8 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.counting.columns import Frame, encode
 from pymc_dirdp.errors import ArgumentError, FewRecordsWarning, warn
-from pymc_dirdp.inference.mixture import MOST_STEPS, Mixture
+from pymc_dirdp.inference.mixture import STEPS, Mixture
+from pymc_dirdp.networks.refinement import refined
 from pymc_dirdp.networks.systematic import systematic
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.opened import Published, content_of, refuse_confidential
@@ -38,12 +39,12 @@ def mixture_of(release: Published, pairs: PairsRelease) -> Mixture:
 def fit_of_pairs(pairs: PairsRelease, random_seed: Any, *, progressbar: bool) -> xr.DataTree:
     """What :func:`pymc_dirdp.fit` returns of a release of pairs."""
     seed = integer(0, random_seed=0 if random_seed is None else random_seed)
-    with Bar(2 * MOST_STEPS, "steps", shown=progressbar) as bar:
-        mixture = pairs.mixture(seed, bar)
-    if mixture.steps == 0:
+    with Bar(STEPS, "steps", shown=progressbar) as bar:
+        pairs.mixture(seed, bar)
+    if pairs.noisy.hides_dependence:
         warn(
-            "The noise hides all dependence between columns, so the fit is that of independent columns. A larger "
-            "guarantee, fewer columns or larger categories would show more.",
+            "The noise hides all dependence between columns, so the fit is nearly that of independent columns. A "
+            "larger guarantee, fewer columns or larger categories would show more.",
             FewRecordsWarning,
         )
     return tree_of_pairs(pairs, seed)
@@ -80,13 +81,13 @@ def log_proba_of_target(pairs: PairsRelease, mixture: Mixture, X: Frame, target:
 def records_of(
     pairs: PairsRelease, mixture: Mixture, n_records: int | None, rng: np.random.Generator
 ) -> dict[str, Any]:
-    """Synthetic records, with as many from each component as are expected, and of each category as well."""
-    n = round(pairs.noisy.n_records) if n_records is None else n_records
+    """Synthetic records, whose counts of pairs are nearly what is expected of them."""
+    n, labels = round(pairs.noisy.n_records) if n_records is None else n_records, pairs.plan.labels
     component = np.sort(rng.permutation(n) % len(mixture.shares))
-    return {
-        name: np.asarray(labels)[systematic(component, shares, rng)]
-        for (name, labels), shares in zip(pairs.plan.labels.items(), mixture.by_column, strict=True)
-    }
+    drawn = np.stack([systematic(component, shares, rng) for shares in mixture.by_column], axis=1)
+    expected = n / len(mixture.shares) * (mixture.shares.T @ mixture.shares)
+    codes = refined(drawn, mixture.lengths, expected, rng)
+    return {name: np.asarray(values)[codes[:, i]] for i, (name, values) in enumerate(labels.items())}
 
 
 def _parts(n: int) -> Iterator[slice]:

@@ -47,9 +47,7 @@ def lines_of(stored: Opened, failures: Sequence[tuple[str, str]]) -> Facts:
         "Equivalent": [*_equivalents(stored)],
     }
     if failures:
-        brief = (("problem", ": ".join(failures[0])), failures[-1])
-        problems = [Line(label, text, 2) for label, text in failures]
-        guaranteed = {"No guarantee": [*problems, *(Line(*line, 0) for line in brief)]}
+        guaranteed = no_guarantee(failures)
     expected: Facts = {ERRORS: [*_errors(stored, errors)]}
     return {
         "Answer": [*_answer(stored, errors), *_better(advice)],
@@ -60,6 +58,13 @@ def lines_of(stored: Opened, failures: Sequence[tuple[str, str]]) -> Facts:
         "Notes": [*_notes(stored), *_grouped(advice, "tables")],
         "Use": [*_use(stored), Line("next", NEXT[_next(stored, follows=not failures)][0], 0)],
     }
+
+
+def no_guarantee(failures: Sequence[tuple[str, str]]) -> Facts:
+    """What is said in the place of a guarantee that does not follow."""
+    brief = (("problem", ": ".join(failures[0])), failures[-1])
+    problems = [Line(label, text, 2) for label, text in failures]
+    return {"No guarantee": [*problems, *(Line(*line, 0) for line in brief)]}
 
 
 def title_of(stored: Opened) -> str:

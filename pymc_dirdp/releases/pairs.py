@@ -357,25 +357,21 @@ def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
     guarantee += [Line(choice.called, choice.in_words, 1) for choice in plan.after]
     guarantee += [Line("assumed", "; ".join(_believed(plan)), 1), Line("adjacency", plan.adjacency, 2)]
     how = [Line("mechanism", mechanism.in_short, 0), Line("mechanism", mechanism.in_short, 2)]
-    n_columns = len(mechanism.columns)
-    of_pairs, seen = np.array(mechanism.first_looks[n_columns:]), []
-    sds = [mechanism.variance(int(looks)) ** 0.5 for looks in (of_pairs.max(), of_pairs.min())]
-    seen.append(Line("noise", f"standard deviation {sds[0]:.3g} to {sds[1]:.3g} in a cell of a pair, first round", 1))
-    seen.append(Line("noise", f"standard deviation {sds[0]:.3g} to {sds[1]:.3g} in a cell of a pair", 0))
+    sd = mechanism.variance(mechanism.first_looks[-1]) ** 0.5
+    noise = f"standard deviation {sd:.3g} in a cell of a pair after the first round"
     if release is not None:
-        again = sum(looks > 0 for looks in release.second_looks)
-        how.append(Line("second round", f"{again} of {len(of_pairs)} pairs were measured again", 2))
+        again = [looks for looks in release.second_looks if looks]
+        least = mechanism.variance(mechanism.first_looks[-1] + max(again)) ** 0.5
+        noise = f"standard deviation {least:.3g} to {sd:.3g} in a cell of a pair"
+        how.append(Line("second round", f"{len(again)} of {len(mechanism.pairs)} pairs were measured again", 2))
         how.append(Line("randomness", release.randomness, 2))
-    notes = []
-    if release is not None and release.is_seeded:
-        notes = [Line("NOT PRIVATE", "drawn with a seed, do not publish", depth) for depth in (0, 2)]
     verb = "dirdp.fit(release), dirdp.synthetic(release), dirdp.estimate(release, columns=[...])"
     following = "dirdp.sample(plan, model) draws the release" if release is None else verb
     return {
-        "Answer": notes,
+        "Answer": [],
         "Guarantee": guarantee,
         "Mechanism": how,
-        "Noise": seen,
+        "Noise": [Line("noise", noise, 0), Line("noise", noise, 1)],
         "Use": [
             Line("to compute with it", f"pymc_dirdp.load(path) opens the file; {verb}", 1),
             Line("to check it", "pymc_dirdp.verify(release), without the data", 1),

@@ -1,0 +1,296 @@
+"""The plan and the release of a wide table, as texts: what is said, what is believed, and what is refused."""
+
+import copy
+import json
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError, BudgetError, DataError, ReleaseError, SeededReleaseWarning
+from pymc_dirdp.releases.opened import content_of
+from pymc_dirdp.releases.pairs import PairsPlan, PairsRelease
+from pymc_dirdp.texts.grammar import digest, understood
+
+CATEGORIES = {"a": ["x", "y", "z"], "b": ["x", "y", "z"], "c": [0, 1], "one": ["only"]}
+KINDS = (
+    dirdp.ApproxDP(epsilon=1.0, delta=1e-6),
+    dirdp.PureDP(epsilon=1.0),
+    dirdp.ZeroCDP(rho=0.05),
+    dirdp.RenyiDP(order=8.0, epsilon=0.5),
+    dirdp.TruncatedCDP(rho=0.05, omega=10.0),
+)
+TARGET = KINDS[0]
+
+
+def made_up(n=900):
+    i = np.arange(n)
+    codes = {"a": i % 3, "b": (i + (i % 10 == 0)) % 3, "c": (i // 3) % 2, "one": 0 * i}
+    return {name: np.array(CATEGORIES[name])[values] for name, values in codes.items()}
+
+
+RECORDS = made_up()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return dirdp.latent_class(RECORDS, categories=CATEGORIES)
+
+
+@pytest.fixture(scope="module")
+def release(model):
+    return dirdp.sample(TARGET, model)
+
+
+def edited(tree, change):
+    """The text of a release with other facts, and with the digest that these have."""
+    facts = json.loads(content_of(tree).text)
+    del facts["digest"]
+    change(facts)
+    return understood_again(facts)
+
+
+def understood_again(facts):
+    text = json.dumps({"digest": digest(facts)} | facts)
+    return text.encode()
+
+
+# What is guaranteed.
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("guarantee", KINDS, ids=lambda kind: type(kind).__name__)
+def test_every_kind_of_guarantee_is_planned_charged_and_verified(guarantee, adjacency, model, tmp_path):
+    ledger = dirdp.Ledger(guarantee, adjacency=adjacency)
+    plan = dirdp.plan(guarantee, model, adjacency=adjacency)
+    assert dirdp.verify(plan)
+    release = dirdp.sample(plan, model, ledger=ledger)
+    assert dirdp.verify(release)
+    assert len(ledger.entries()) == 1
+    assert ledger.entries()[0].digest == plan.digest
+    with pytest.raises(BudgetError):
+        dirdp.sample(plan, model, ledger=ledger)
+    path = tmp_path / "release.json"
+    dirdp.save(release, path)
+    assert dirdp.load(path).identical(release)
+    assert dirdp.verify(path)
+    assert str(guarantee) in str(dirdp.report(path, full=True))
+    assert str(guarantee) in str(dirdp.statement(path))
+
+
+def test_the_number_of_records_is_public_or_nowhere(model):
+    public, private = dirdp.plan(TARGET, model), dirdp.plan(TARGET, model, adjacency="add-remove")
+    assert public.n_records == 900
+    assert private.n_records is None
+    assert "900" not in private.text
+    release = content_of(dirdp.sample(private, model))
+    assert release.noisy.n_records != 900
+    assert release.noisy.n_records == pytest.approx(900, abs=200)
+    assert content_of(dirdp.sample(public, model)).noisy.n_records == 900
+
+
+def test_people_with_several_records():
+    records = RECORDS | {"who": np.arange(900) // 3}
+    model = dirdp.latent_class(records, categories=CATEGORIES, unit="who", contribution=2)
+    with pytest.raises(ArgumentError, match="add-remove"):
+        dirdp.plan(TARGET, model)
+    plan = dirdp.plan(TARGET, model, adjacency="add-remove")
+    assert plan.mechanism.contribution == 2
+    assert (
+        plan.mechanism.parameter
+        > 3.9
+        * dirdp.plan(
+            TARGET, dirdp.latent_class(RECORDS, categories=CATEGORIES), adjacency="add-remove"
+        ).mechanism.parameter
+    )
+    release = dirdp.sample(plan, model)
+    assert "every who" in str(dirdp.report(release))
+    assert content_of(release).noisy.n_records == pytest.approx(600, abs=300)
+    with pytest.raises(ArgumentError, match="contribution="):
+        dirdp.plan(TARGET, model, adjacency="add-remove", contribution=2)
+
+
+def test_what_was_chosen_before_is_covered():
+    ages = {"age": np.arange(900) % 60}
+    bins = dirdp.choose_bins(
+        dirdp.ApproxDP(epsilon=0.3, delta=1e-7), ages, "age", n_bins=3, candidates=range(5, 60, 5), ledger=None
+    )
+    records = RECORDS | {"age": bins.label(ages["age"])}
+    model = dirdp.latent_class(records, categories=CATEGORIES | {"age": bins.labels})
+    with pytest.raises(ArgumentError, match="after=bins"):
+        dirdp.plan(TARGET, model)
+    plan = dirdp.plan(TARGET, model, after=bins)
+    assert plan.composition.satisfies(TARGET)
+    assert plan.mechanism.epsilon(1e-6) < 0.99
+    release = dirdp.sample(plan, model)
+    assert "bins" in str(dirdp.report(release, full=True))
+    assert dirdp.verify(release)
+
+
+def test_a_seed_is_not_private(model):
+    with pytest.warns(SeededReleaseWarning):
+        release = dirdp.sample(TARGET, model, random_seed=4)
+    with pytest.warns(SeededReleaseWarning):
+        assert dirdp.sample(TARGET, model, random_seed=4).identical(release)
+    assert not dirdp.verify(release)
+    assert str(dirdp.report(release)).startswith("Not private")
+    assert dirdp.statement(release).title == "NOT PRIVATE"
+    assert release.attrs["reproducible"] == "not private"
+
+
+# A text is its facts, and nothing that it says is believed.
+
+
+def test_a_release_is_its_text(release):
+    stored = content_of(release)
+    assert isinstance(understood(stored.text.encode()), PairsRelease)
+    assert understood(stored.text.encode()).text == stored.text
+    for again in (copy.copy(stored), copy.deepcopy(stored), pickle.loads(pickle.dumps(stored))):
+        assert again.text == stored.text
+    plan = stored.plan
+    assert understood(plan.text.encode()) == plan
+    assert isinstance(pickle.loads(pickle.dumps(plan)), PairsPlan)
+
+
+def test_a_division_that_does_not_follow_is_seen(release, model):
+    stored = content_of(release)
+    first, *others = stored.second_looks
+    other = replace(stored, second_looks=(first - 1, others[0] + 1, *others[1:]))
+    tree = release.copy(deep=True)
+    tree["release"] = xr.Dataset({"text": ((), other.text)})
+    found = dirdp.verify(tree)
+    assert not found
+    assert "second round" in str(found)
+    with pytest.raises(ReleaseError, match="does not verify"):
+        dirdp.statement(tree)
+
+
+def forged_counts(facts):
+    facts["first"][0] = facts["first"][0][:-1]
+
+
+def forged_parameter(facts):
+    facts["plan"]["mechanism"]["parameter"] /= 4
+
+
+def forged_lengths(facts):
+    facts["plan"]["mechanism"]["lengths"][0] = 4
+
+
+def forged_people(facts):
+    facts["plan"]["people"]["contribution"] = 5
+
+
+def forged_float(facts):
+    facts["first"][0][0] = float(facts["first"][0][0])
+
+
+def forged_table(facts):
+    facts["second"] = facts["second"][:-1]
+
+
+def forged_name(facts):
+    facts["plan"]["columns"][0][0] = "b"
+
+
+def forged_extra(facts):
+    facts["secret"] = 1
+
+
+FORGED = (
+    forged_counts,
+    forged_lengths,
+    forged_people,
+    forged_float,
+    forged_table,
+    forged_name,
+    forged_extra,
+)
+
+
+@pytest.mark.parametrize("change", FORGED, ids=lambda change: change.__name__)
+def test_texts_that_contradict_themselves(release, change):
+    with pytest.raises(ReleaseError):
+        understood(edited(release, change))
+
+
+def test_less_noise_than_the_guarantee_needs_is_a_false_statement(release, tmp_path):
+    facts = json.loads(content_of(release).text)
+    stored = content_of(release)
+    less = replace(stored, plan=replace(stored.plan, mechanism=stored.plan.mechanism.with_parameter(10.0)))
+    path = tmp_path / "less.json"
+    path.write_text(less.text)
+    assert not dirdp.verify(path)
+    assert "does not hold" in str(dirdp.verify(path))
+    plan = tmp_path / "plan.json"
+    plan.write_text(less.plan.text)
+    with pytest.raises(Exception, match="does not keep"):
+        dirdp.load(plan)
+    assert facts["plan"]["mechanism"]["parameter"] > 10
+
+
+# Other models, and other options.
+
+
+def test_a_plan_is_for_its_own_model(model, release):
+    plan = dirdp.plan(TARGET, model)
+    others = [
+        dirdp.latent_class(made_up(901), categories=CATEGORIES),
+        dirdp.latent_class(RECORDS, categories={name: CATEGORIES[name] for name in ("b", "a", "c", "one")}),
+        dirdp.latent_class(RECORDS, categories=CATEGORIES | {"one": ["only", "more"]}),
+    ]
+    for other in others:
+        with pytest.raises(ArgumentError, match="plan"):
+            dirdp.sample(plan, other)
+    network = dirdp.bayesian_network(RECORDS, {"a": [], "b": ["a"]}, categories=CATEGORIES)
+    with pytest.raises(ArgumentError, match="another model"):
+        dirdp.sample(plan, network)
+    with pytest.raises(ArgumentError, match="another model"):
+        dirdp.sample(dirdp.plan(TARGET, network), model)
+    with pytest.raises(ArgumentError, match="adjacency"):
+        dirdp.sample(plan, model, adjacency="add-remove")
+
+
+@pytest.mark.parametrize("option", [{"draws": 2}, {"mechanism": "geometric"}, {"weights": {"a": 1}}, {"strategy": "x"}])
+def test_options_of_tables_and_draws_are_refused(model, option):
+    with pytest.raises(ArgumentError, match=next(iter(option))):
+        dirdp.sample(TARGET, model, **option)
+
+
+def test_floating_point_is_refused(model):
+    with pytest.raises(ArgumentError, match="exact"):
+        dirdp.sample(TARGET, model, sampler="fast")
+
+
+def test_the_records_are_looked_at_after_the_charge(model, monkeypatch):
+    from pymc_dirdp.releases import pairs_drawn
+
+    def broken(_):
+        raise DataError("a value.")
+
+    monkeypatch.setattr(pairs_drawn, "_read", broken)
+    ledger = dirdp.Ledger(TARGET)
+    with pytest.raises(DataError, match="charged"):
+        dirdp.sample(TARGET, model, ledger=ledger)
+    assert len(ledger.entries()) == 1
+
+
+@pytest.mark.parametrize("verb", ["analyse", "estimate", "release_logp", "diagnose", "private_model"])
+def test_verbs_about_tables_say_what_takes_pairs(verb, release):
+    with pytest.raises((ReleaseError, ArgumentError, TypeError)) as raised:
+        getattr(dirdp, verb)(release)
+    assert "900" not in str(raised.value)
+
+
+def test_an_edited_tree_is_seen(release):
+    assert dirdp.verify(release)
+    tree = release.copy(deep=True)
+    tree["privacy"].attrs["statement"] = "0.001-differential privacy"
+    assert not dirdp.verify(tree)
+    tree = release.copy(deep=True)
+    tree["posterior"]["p_a"] = tree["posterior"]["p_a"] * 0
+    assert not dirdp.verify(tree)
+    assert not dirdp.report(tree).title.startswith("Private pairs")
