@@ -89,7 +89,7 @@ class FitErrors:
         is_public : bool
             Whether the number of records is public. If not, shares have its error as well.
         bar : Bar
-            It counts steps of descents, `2 * mixture.steps` of them.
+            It counts steps of descents, `2 * STEPS` of them.
         """
         n_records_sd = 0.0 if is_public else total_of(noisy)[1]
         sums = {1: _Sums(_EDGES_OF_COLUMNS, _SCALES_OF_COLUMNS), 2: _Sums(_EDGES_OF_PAIRS, _SCALES_OF_PAIRS)}
@@ -98,13 +98,8 @@ class FitErrors:
         refits = []
         for number in range(_REFITS):
             drawn = _drawn(noisy, mixture, np.random.default_rng([seed, 2, number]))
-            # Of noise with one standard deviation, which is added to what has none.
-            again = replace(
-                drawn.thinned(1.0, np.random.default_rng([seed, 3, number]))[0],
-                precisions=noisy.precisions,
-                pair_precisions=noisy.pair_precisions,
-            )
-            refits.append(fit_mixture(again, seed, steps=mixture.steps, bar=bar))
+            again = _measured(drawn, np.random.default_rng([seed, 3, number]))
+            refits.append(fit_mixture(again, seed, bar=bar))
             for table in tables:
                 cells, counts = _Cells.of(noisy, mixture, table, n_records_sd), _Cells.of(drawn, mixture, table).counts
                 sums[len(table)].add(cells, _Cells.of(again, refits[-1], table), counts)
@@ -367,6 +362,19 @@ def _drawn(noisy: NoisyPairs, mixture: Mixture, rng: np.random.Generator) -> Noi
             pair_counts[here, noisy.place(j)] = cells.reshape(lengths[i], lengths[j])
             pair_counts[noisy.place(j), here] = pair_counts[here, noisy.place(j)].T
     return replace(noisy, counts=counts, pair_counts=pair_counts, n_records=float(n))
+
+
+def _measured(counts: NoisyPairs, rng: np.random.Generator) -> NoisyPairs:
+    """The same counts with noise."""
+    with np.errstate(divide="ignore"):
+        of_columns = np.where(counts.precisions > 0, counts.precisions**-0.5, 0.0)
+        of_pairs = np.where(counts.pair_precisions > 0, counts.pair_precisions**-0.5, 0.0).astype(np.float32)
+    noise = np.triu(rng.standard_normal(of_pairs.shape, dtype=np.float32), 1)
+    return replace(
+        counts,
+        counts=counts.counts + of_columns * rng.standard_normal(len(of_columns)),
+        pair_counts=counts.pair_counts + of_pairs * (noise + noise.T),
+    )
 
 
 def _estimate(
