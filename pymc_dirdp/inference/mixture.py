@@ -23,10 +23,11 @@ from pymc_dirdp.progress import QUIET, Bar
 
 COMPONENTS, RANK = 300, 24
 """The components of a mixture, and their coordinates. With 800 or 48 nothing was nearer."""
-SLOPE_SD, COMMON_SD = 3.0 / math.sqrt(RANK), 10.0
-"""The standard deviations of slopes, so that logits differ by 3 among components, and of common logits."""
-STEPS = 800
+SLOPE_SD, COMMON_SD = 2.5 / math.sqrt(RANK), 10.0
+"""The standard deviations of slopes, so that logits differ by 2.5 among components, and of common logits."""
+STEPS = 500
 """The steps of a descent: with 2,000 the fit of Adult is hardly another."""
+_FLOOR = 0.02
 
 # Matrices of all pairs of categories: half of the digits are far more than noise leaves.
 _Single = NDArray[np.float32]
@@ -43,20 +44,19 @@ class NoisyPairs:
         The number of categories of each column.
     counts : array, shape (categories,)
         Noisy counts of single columns.
-    precisions : array, shape (categories,)
-        One over the variance of the noise; 0 where nothing was measured.
-    pair_counts, pair_precisions : array, shape (categories, categories)
-        The same of pairs; symmetric, and 0 between categories of one column.
-    n_records : float
-        The number of records, public or estimated.
+    pair_counts : array, shape (categories, categories)
+        Those of pairs; symmetric, and 0 between categories of one column. A column of one category was not measured.
+    variance : float
+        Of the noise in each cell.
+    known_records : int, optional
+        The number of records, if it is public.
     """
 
     lengths: tuple[int, ...]
     counts: Array
-    precisions: Array
     pair_counts: _Single
-    pair_precisions: _Single
-    n_records: float
+    variance: float
+    known_records: int | None = None
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
@@ -67,20 +67,67 @@ class NoisyPairs:
         """The categories of a column."""
         return slice(self.ends[column], self.ends[column + 1])
 
+    @cached_property
+    def is_measured(self) -> NDArray[np.bool_]:
+        """Which cells of pairs have noisy counts, shape (categories, categories)."""
+        column = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        several = np.array(self.lengths)[column] > 1
+        return np.asarray(several & several[:, None] & (column != column[:, None]))
+
+    @cached_property
+    def _told(self) -> tuple[Array, float, float]:
+        """Noisy counts of columns by all tables together, and the number of records with one over its variance.
+
+        A pair tells the counts of each of its columns, with noise in proportion to the length of the other, and the
+        number of records with noise in proportion to its cells.
+        """
+        lengths = np.array(self.lengths, dtype=np.float64)
+        measured = lengths > 1
+        inverse = np.where(measured, 1 / lengths, 0.0)
+        others = inverse.sum() - inverse
+        # Sums over the other column, one for each.
+        sums = np.add.reduceat(self.pair_counts.astype(np.float64), self.ends[:-1], axis=1)
+        told = (self.counts + sums @ inverse) / np.repeat(1 + others, self.lengths)
+        precision = float(inverse.sum() + (inverse @ others) / 2)
+        pairs = inverse @ np.add.reduceat(sums, self.ends[:-1], axis=0) @ inverse / 2
+        columns = inverse @ np.add.reduceat(self.counts, self.ends[:-1])
+        return told, float(columns + pairs) / precision, precision / self.variance
+
     @property
+    def n_records(self) -> float:
+        """The number of records, public or estimated; at least 1."""
+        return max(self._told[1], 1.0) if self.known_records is None else float(max(self.known_records, 1))
+
+    @property
+    def n_records_sd(self) -> float:
+        """The standard deviation of the estimate; 0 if the number is public."""
+        return float(self._told[2] ** -0.5) if self.known_records is None else 0.0
+
+    @cached_property
     def shares(self) -> Array:
-        """The shares of each column by itself."""
-        known = np.maximum(self.counts, 0.5)
-        return np.asarray(known / np.repeat(np.add.reduceat(known, self.ends[:-1]), self.lengths))
+        """The shares of each column, by least squares with all that tables say of it."""
+        told, total = self._told[0], self.n_records
+        nearest = [_simplex(told[self.place(column)] / total) for column in range(len(self.lengths))]
+        # None is 0: its logarithm is where a descent begins.
+        return np.concatenate([(1 - _FLOOR) * shares + _FLOOR / len(shares) for shares in nearest])
 
     @property
     def hides_dependence(self) -> bool:
         """Whether noisy counts of pairs are as far from those of independent columns as noise alone takes them."""
         alone = self.shares.astype(np.float32)
-        squares = self.pair_precisions * (self.pair_counts - np.float32(self.n_records) * np.outer(alone, alone)) ** 2
-        cells = np.count_nonzero(self.pair_precisions) / 2
-        # Two standard deviations above the mean of the sum of so many squares.
-        return bool(squares.sum(dtype=np.float64) / 2 < cells + 2 * math.sqrt(2 * cells))
+        expected = np.float32(self.n_records) * np.outer(alone, alone)
+        squares = np.where(self.is_measured, (self.pair_counts - expected) ** 2, 0.0).sum(dtype=np.float64)
+        cells = np.count_nonzero(self.is_measured)
+        # Two standard deviations above the mean of the sum of so many squares; each cell is there twice.
+        return bool(squares / self.variance / 2 < cells / 2 + 2 * math.sqrt(cells))
+
+
+def _simplex(values: Array) -> Array:
+    """The nearest shares, which are at least 0 and add up to 1."""
+    falling = np.sort(values)[::-1]
+    excess = (np.cumsum(falling) - 1) / np.arange(1, len(values) + 1)
+    shares: Array = np.maximum(values - excess[np.flatnonzero(falling > excess)[-1]], 0.0)
+    return shares / shares.sum()
 
 
 @final
@@ -164,8 +211,7 @@ def fit_mixture(noisy: NoisyPairs, seed: int = 0, *, steps: int = STEPS, bar: Ba
     Examples
     --------
     >>> counts = np.array([[0, 0, 400, 100], [0, 0, 100, 400], [400, 100, 0, 0], [100, 400, 0, 0]], dtype=np.float32)
-    >>> precisions = np.where(counts > 0, 0.01, 0).astype(np.float32)
-    >>> noisy = NoisyPairs((2, 2), np.full(4, 500.0), np.full(4, 0.01), counts, precisions, 1000.0)
+    >>> noisy = NoisyPairs((2, 2), np.full(4, 500.0), counts, variance=100.0)
     >>> fit_mixture(noisy).table([0, 1]).round(1).tolist()
     [[0.4, 0.1], [0.1, 0.4]]
     """
@@ -184,7 +230,9 @@ class _Descent:
     ) -> None:
         self._noisy, self._rate, categories = noisy, rate, len(noisy.counts)
         self._starts = np.array(noisy.ends[:-1])
-        self._counts, self._precisions = noisy.counts.astype(np.float32), noisy.precisions.astype(np.float32)
+        several = np.repeat(np.array(noisy.lengths) > 1, noisy.lengths)
+        self._counts, self._precisions = noisy.counts.astype(np.float32), (several / noisy.variance).astype(np.float32)
+        self._pair_precisions = noisy.is_measured * np.float32(1 / noisy.variance)
         self._each = np.float32(noisy.n_records / COMPONENTS)
         common = np.log(noisy.shares).astype(np.float32)[None]
         places = rng.standard_normal((COMPONENTS, RANK), dtype=np.float32)
@@ -209,7 +257,7 @@ class _Descent:
         """One step up the log-density."""
         places, slopes, _ = self._parameters
         expected = self._each * (self.shares.T @ self.shares)
-        missed = (expected - self._noisy.pair_counts) * self._noisy.pair_precisions
+        missed = (expected - self._noisy.pair_counts) * self._pair_precisions
         of_columns = (self._each * self.shares.sum(axis=0) - self._counts) * self._precisions
         slope = self._each * (self.shares @ missed + of_columns)
         # That of logits: shares of a column add up to 1.

@@ -34,7 +34,7 @@ def latent_class(
 
     It is for ten to some hundred columns, all of whose pairs are to be right, for synthetic records, and where nobody
     knows which columns depend on each other. :func:`pymc_dirdp.sample` measures each column and each pair with noise,
-    and those pairs again where it pays; :func:`pymc_dirdp.fit` finds the mixture, and nothing was chosen from the data.
+    :func:`pymc_dirdp.fit` finds the mixture, and nothing was chosen from the data.
 
     Parameters
     ----------

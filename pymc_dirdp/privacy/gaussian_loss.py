@@ -19,8 +19,6 @@ from pymc_dirdp.privacy.divergences import hockey_sticks
 _SLACK = 1e-12
 # Above a point exp(-50) of the sum is left out, and its bound added.
 _REACH = 100.0
-# How much larger, relative, probabilities of a sum may be than those of the variable that it is taken for.
-_CLOSEST = 1e-12
 # Masses below exp(-745) are 0 in doubles.
 _UNDERFLOW = 745.0
 
@@ -84,69 +82,14 @@ class GaussianLoss(LossCurves):
         return np.maximum(together, converted(round_up(spread), epsilons))
 
 
-@final
-@dataclass(frozen=True)
-class DividedGaussianLoss(LossCurves):
-    """What is lost by counts that are multiplied by integers before they get noise of as many times a variance.
-
-    A count that changes by 1 is published as n times itself plus discrete Gaussian noise of the variance n s. How the
-    sum of all n is divided among counts may depend on what was published before.
-
-    Parameters
-    ----------
-    variance : Fraction
-        The variance s, equal to a double.
-    units : int
-        The sum of the factors of all counts that change, at least 1.
-
-    Notes
-    -----
-    The loss is a function of the sum of the noises, whose distribution is that of noise of the summed variance but for
-    a factor next to 1. Where s is below about 4 it is not, and Rényi divergences take its place.
-
-    References
-    ----------
-    The page of proofs on pairs.
-
-    Examples
-    --------
-    >>> one, many = GaussianLoss(Fraction(400), 1, 1), DividedGaussianLoss(Fraction(40_000), 100)
-    >>> round(many.epsilon(1e-6) / one.epsilon(1e-6), 3)
-    1.0
-    """
-
-    variance: Fraction
-    units: int
-    widening: ClassVar[float] = GaussianLoss.widening
-
-    @override
-    def _renyi(self, order: float) -> float:
-        return math.inf if order == math.inf else round_up(Fraction(order) * self._slope)
-
-    @override
-    def _rho(self, omega: float) -> float:
-        return round_up(self._slope)
-
-    @property
-    def _slope(self) -> Fraction:
-        return self.units / (2 * self.variance)
-
-    @override
-    def _deltas(self, epsilons: Array) -> Array:
-        variance = float(self.variance)
-        if _closeness(variance, self.units) <= _CLOSEST:
-            return deltas(variance, self.units, 1, epsilons)
-        return converted(round_up(self._slope), epsilons)
-
-
-def deltas(variance: float, cells: int, records: int, epsilons: Array) -> Array:
+def deltas(variance: float, cells: int, records: int, epsilons: Array, *, closest: float = 1e-12) -> Array:
     """Upper bounds on the hockey-stick divergence at rising epsilons >= 0, tight up to rounding or 1e-6.
 
     The loss is a function of the sum K of the noises of the cells, and by symmetry the divergence is
 
         sum over j > t of P[K = j] (1 - exp(-(records / s) (j - t))),   t = s epsilon / records - cells records / 2.
 
-    A sum of noises that is as close as 1e-12 to one discrete Gaussian variable is taken for one, and what is
+    A sum of noises that is as close as `closest` to one discrete Gaussian variable is taken for one, and what is
     missing is added. Otherwise the noises are convolved.
 
     Parameters
@@ -172,7 +115,7 @@ def deltas(variance: float, cells: int, records: int, epsilons: Array) -> Array:
     closeness, slope = _closeness(variance, cells), records / variance
     # This is added for every point of a grid, each of which is computed from the one after it.
     rounding = _SLACK + 1e-15 * len(near)
-    if closeness <= _CLOSEST:
+    if closeness <= closest:
         found = _of_one_variable(v, slope, t) * (1 + closeness)
     elif cells <= 4096:
         # What all masses weigh together that are 0 in doubles is far below 1e-305.

@@ -29,7 +29,7 @@ from pymc_dirdp.privacy.odds import Odds, delta_of
 from pymc_dirdp.privacy.people import NOT_PROTECTED, Contribution, bounded_by, protected_by, secret_of, who
 from pymc_dirdp.progress import QUIET, Bar
 from pymc_dirdp.releases.choices import PrivateChoice, with_choices
-from pymc_dirdp.releases.claims import Check, Claim
+from pymc_dirdp.releases.claims import Claim
 from pymc_dirdp.releases.wording import NOTHING_ELSE
 from pymc_dirdp.sampling.bits import SOURCES
 from pymc_dirdp.texts.codec import LaidOut, Layout, Remade
@@ -51,7 +51,7 @@ class PairsPlan(Remade, LaidOut, Text):
     Attributes
     ----------
     guarantee : Guarantee
-        The guarantee of both rounds together, and of what was chosen before.
+        The guarantee of all noisy counts together, and of what was chosen before.
     columns : tuple of (str, tuple)
         The name of each column and its categories.
     mechanism : PairsMechanism
@@ -138,7 +138,7 @@ class PairsPlan(Remade, LaidOut, Text):
 
     @property
     def tables_alone(self) -> PrivacyCurves:
-        """The curves of both rounds, without what was done before."""
+        """The curves of all noisy counts, without what was done before."""
         return self.mechanism
 
     @cached_property
@@ -196,21 +196,15 @@ class PairsRelease(Remade, Text):
         128 random bits in hexadecimal, which tell it from another release that drew the same numbers.
     entry : Receipt or None
         The entry of the ledger that was charged.
-    first : tuple of array of int
-        What the first round has published of each table, see :attr:`PairsMechanism.tables`.
-    second_looks : tuple of int
-        How the second round was divided among the pairs, which follows from the first.
-    second : tuple of array of int
-        What it has published of each pair that was looked at again.
+    counts : tuple of array of int
+        The noisy counts of each of :attr:`PairsMechanism.tables`.
     """
 
     plan: PairsPlan
     randomness: str
     identity: str
     entry: Receipt | None
-    first: tuple[NDArray[np.int64], ...]
-    second_looks: tuple[int, ...]
-    second: tuple[NDArray[np.int64], ...]
+    counts: tuple[NDArray[np.int64], ...]
 
     called: ClassVar[str] = "release of pairs"
     made_by: ClassVar[str] = "sample"
@@ -220,10 +214,8 @@ class PairsRelease(Remade, Text):
         if not re.fullmatch(r"[0-9a-f]{32}", self.identity, re.ASCII):
             raise ArgumentError("its identity is not 32 hexadecimal digits.")
         mechanism = self.plan.mechanism
-        again = [pair for pair, looks in zip(mechanism.pairs, self.second_looks, strict=True) if looks]
-        for tables, published in ((mechanism.tables, self.first), (again, self.second)):
-            if [mechanism.shape(table) for table in tables] != [counts.shape for counts in published]:
-                raise ArgumentError("its noisy counts are not those of its columns.")
+        if [mechanism.shape(table) for table in mechanism.tables] != [counts.shape for counts in self.counts]:
+            raise ArgumentError("its noisy counts are not those of its columns.")
 
     @classmethod
     @override
@@ -247,31 +239,19 @@ class PairsRelease(Remade, Text):
 
     @cached_property
     def noisy(self) -> NoisyPairs:
-        """The noisy counts of both rounds together, as a fit reads them."""
-        mechanism, n_columns = self.plan.mechanism, len(self.plan.mechanism.columns)
+        """The noisy counts as a fit reads them."""
+        mechanism, public = self.plan.mechanism, self.plan.n_records if self.plan.stated.sizes_are_public else None
         size = sum(mechanism.lengths)
-        counts, precisions = np.zeros(size), np.zeros(size)
-        pairs, of_pairs = np.zeros((size, size), dtype=np.float32), np.zeros((size, size), dtype=np.float32)
-        noisy = NoisyPairs(mechanism.lengths, counts, precisions, pairs, of_pairs, 1.0)
-        totals, again = [], iter(self.second)
-        for i, published, looks in zip(mechanism.columns, self.first, mechanism.first_looks, strict=False):
-            counts[noisy.place(i)] = mechanism.estimated(published, looks)
-            precisions[noisy.place(i)] = 1 / mechanism.variance(looks)
-            totals.append(counts[noisy.place(i)].sum())
-        for (i, j), published, looks, more in zip(
-            mechanism.pairs, self.first[n_columns:], mechanism.first_looks[n_columns:], self.second_looks, strict=True
-        ):
-            mean, precision = mechanism.estimated(published, looks), 1 / mechanism.variance(looks)
-            if more:
-                other = 1 / mechanism.variance(more)
-                mean = (precision * mean + other * mechanism.estimated(next(again), more)) / (precision + other)
-                precision += other
-            for rows, columns, table in ((i, j, mean), (j, i, mean.T)):
-                pairs[noisy.place(rows), noisy.place(columns)] = table
-                of_pairs[noisy.place(rows), noisy.place(columns)] = precision
-        public = self.plan.n_records if self.plan.stated.sizes_are_public else None
-        n_records = max(float(np.mean(totals)), 1.0) if public is None else float(public)
-        return NoisyPairs(mechanism.lengths, counts, precisions, pairs, of_pairs, n_records)
+        counts, pairs = np.zeros(size), np.zeros((size, size), dtype=np.float32)
+        noisy = NoisyPairs(mechanism.lengths, counts, pairs, mechanism.drawn_noise.sd**2, public)
+        for table, published in zip(mechanism.tables, self.counts, strict=True):
+            first, *others = map(noisy.place, table)
+            if others:
+                pairs[first, others[0]] = published
+                pairs[others[0], first] = published.T
+            else:
+                counts[first] = published
+        return noisy
 
     def mixture(self, seed: int = 0, bar: Bar = QUIET) -> Mixture:
         """What is fitted to the noisy counts; it is computed once for a seed."""
@@ -285,18 +265,13 @@ class PairsRelease(Remade, Text):
 
     def _claim(self) -> Claim:
         people = f"who is protected: {self.plan.protected}".removesuffix(".")
-        follows = self.plan.mechanism.second_looks(self.first) == self.second_looks
-        second = "The division of the second round follows from the first."
-        if not follows:
-            second = "The division of the second round does not follow from the first, so it may tell something else."
         return Claim(
             "release",
             self.plan.guarantee,
             self.plan.composition,
             (people, *_believed(self.plan), NOTHING_ELSE),
             self.plan.library_version,
-            (Check("second round", follows, second),),
-            self.is_seeded,
+            is_seeded=self.is_seeded,
         )
 
     def _facts(self) -> tuple[str, Facts]:
@@ -335,7 +310,7 @@ def deployment_of(plan: PairsPlan) -> Deployment:
         unit=reading.label,
         neighbours=reading.neighbours,
         odds=Odds(plan.composition, delta_of(plan.guarantee), secret_of(reading.label, reading.relation)),
-        accounting="privacy curves of both rounds together, computed from the published numbers",
+        accounting="privacy curves of all noisy counts together, computed from the published numbers",
         digest=plan.digest,
         version=plan.library_version,
     )
@@ -357,13 +332,10 @@ def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
     guarantee += [Line(choice.called, choice.in_words, 1) for choice in plan.after]
     guarantee += [Line("assumed", "; ".join(_believed(plan)), 1), Line("adjacency", plan.adjacency, 2)]
     how = [Line("mechanism", mechanism.in_short, 0), Line("mechanism", mechanism.in_short, 2)]
-    sd = mechanism.variance(mechanism.first_looks[-1]) ** 0.5
-    noise = f"standard deviation {sd:.3g} in a cell of a pair after the first round"
+    noise = (
+        f"standard deviation {mechanism.drawn_noise.sd:.3g} in each cell of a column or a pair, before they are fitted"
+    )
     if release is not None:
-        again = [looks for looks in release.second_looks if looks]
-        least = mechanism.variance(mechanism.first_looks[-1] + max(again)) ** 0.5
-        noise = f"standard deviation {least:.3g} to {sd:.3g} in a cell of a pair"
-        how.append(Line("second round", f"{len(again)} of {len(mechanism.pairs)} pairs were measured again", 2))
         how.append(Line("randomness", release.randomness, 2))
     verb = "dirdp.fit(release), dirdp.synthetic(release), dirdp.estimate(release, columns=[...])"
     following = "dirdp.sample(plan, model) draws the release" if release is None else verb

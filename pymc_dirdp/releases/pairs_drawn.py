@@ -124,18 +124,15 @@ def sample_pairs(
     codes = sealed.read(_read, receipt, chosen.columns if random_seed is None else None)
     bits = Bits(None if random_seed is None else generator(random_seed))
     mechanism = chosen.mechanism
-    with Bar(2 * len(mechanism.tables), "tables", shown=progressbar) as bar:
+    with Bar(len(mechanism.tables), "tables", shown=progressbar) as bar:
 
-        def measured(table: tuple[int, ...], looks: int) -> Integers:
-            counts = tabulate([codes[i] for i in table], mechanism.shape(table))
+        def measured(table: tuple[int, ...]) -> Integers:
             bar.advance()
-            return mechanism.measured(counts, looks, bits)
+            return mechanism.measured(tabulate([codes[i] for i in table], mechanism.shape(table)), bits)
 
-        first = tuple(map(measured, mechanism.tables, mechanism.first_looks))
-        again = mechanism.second_looks(first)
-        second = tuple(measured(pair, looks) for pair, looks in zip(mechanism.pairs, again, strict=True) if looks)
-    one = secrets.token_hex(16) if random_seed is None else digest(facts_of({"first": first, "second": second}))[:32]
-    return tree_of_pairs(remembered(PairsRelease(chosen, source, one, receipt, first, again, second)))
+        counts = tuple(map(measured, mechanism.tables))
+    one = secrets.token_hex(16) if random_seed is None else digest(facts_of({"counts": counts}))[:32]
+    return tree_of_pairs(remembered(PairsRelease(chosen, source, one, receipt, counts)))
 
 
 def _columns_of(model: pm.Model) -> WideColumns:

@@ -9,14 +9,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pymc_dirdp.privacy.gaussian_loss import (
-    DividedGaussianLoss,
-    GaussianLoss,
-    converted,
-    deltas,
-    gaussian_excess,
-    renyi,
-)
+from pymc_dirdp.privacy.gaussian_loss import GaussianLoss, converted, deltas, gaussian_excess, renyi
 
 
 def delta(s, cells, records, epsilon):
@@ -207,63 +200,3 @@ def test_what_divergences_imply_is_the_least_over_all_orders(rho):
                 low, high = (low, b) if log_delta(a) < log_delta(b) else (a, high)
             exact = min(mp.mpf(1), mp.sqrt(rho_ / 2), mp.exp(log_delta(low)))
         within(found, exact, 1e-10)
-
-
-# Counts that are multiplied before they get noise of as many times a variance.
-
-
-def multiplied(s, factors, epsilon):
-    """The hockey-stick divergence at epsilon of n x + N(0, n s) for each factor n, where x is 0 or 1; 50 digits."""
-    with mp.workdps(50):
-        s, total = mp.mpf(s), {0: mp.mpf(1)}
-        for n in factors:
-            reach, whole = int(12 * math.sqrt(n * s)) + 10, theta(n * s)
-            cell = {k: mp.exp(-(mp.mpf(k) ** 2) / (2 * n * s)) / whole for k in range(-reach, reach + 1)}
-            summed = {}
-            for j, mass in total.items():
-                for k, more in cell.items():
-                    summed[j + k] = summed.get(j + k, 0) + mass * more
-            total = summed
-        losses = [((2 * j + sum(factors)) / (2 * s), mass) for j, mass in total.items()]
-        return mp.fsum(mass * (1 - mp.exp(epsilon - loss)) for loss, mass in losses if loss > epsilon)
-
-
-@pytest.mark.parametrize("factors", [(1,), (3,), (1, 2), (2, 2, 1), (1, 1, 1, 1, 1)])
-@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
-def test_the_loss_of_multiplied_counts_depends_on_the_sum_of_factors_alone(factors, epsilon):
-    s = 6.0
-    curve = DividedGaussianLoss(Fraction(s), sum(factors))
-    within(mp.mpf(curve.delta(epsilon)), multiplied(s, factors, epsilon), above=1e-9)
-    # Divergences are below those of continuous noise, and nearly these.
-    assert curve.renyi(2) >= sum(factors) * 2 / (2 * s)
-    assert curve.renyi(2) == pytest.approx(sum(factors) / s, rel=1e-12)
-    assert curve.rho(8) == pytest.approx(sum(factors) / (2 * s), rel=1e-12)
-    assert curve.pure_epsilon == math.inf
-
-
-@pytest.mark.parametrize("s", [0.25, 1.0, 3.0, 5.0])
-@pytest.mark.parametrize("factors", [(2, 1), (1, 1, 1), (4,)])
-def test_narrow_noise_is_never_taken_for_wider(s, factors):
-    for epsilon in (0.0, 0.5, 2.0, 6.0):
-        assert DividedGaussianLoss(Fraction(s), sum(factors)).delta(epsilon) >= float(multiplied(s, factors, epsilon))
-
-
-def test_a_second_factor_that_follows_from_a_first_count_loses_no_more():
-    """The worst of all rules by which a second round of two looks goes to one of two counts, or to both."""
-    s, epsilon = 5.0, 0.7
-    reach = 40
-    k = np.arange(-reach, reach + 1)
-    g = {n: np.exp(-(np.arange(-3 * reach, 3 * reach + 1) ** 2) / (2 * n * s)) for n in (1, 2)}
-    g = {n: weights / weights.sum() for n, weights in g.items()}
-    both = np.convolve(g[1], g[1], mode="same")
-
-    def rest(so_far, of_rest):
-        loss = (2 * (so_far + np.arange(-3 * reach, 3 * reach + 1)) + 4) / (2 * s)
-        return float(of_rest @ np.maximum(-np.expm1(epsilon - loss), 0.0))
-
-    first = np.exp(-(k**2) / (2 * s)) / np.exp(-(k**2) / (2 * s)).sum()
-    sums = np.convolve(first, first)
-    # After each sum of the first two, the division that loses more.
-    worst = sum(mass * max(rest(j, g[2]), rest(j, both)) for j, mass in enumerate(sums, start=-2 * reach))
-    curve = DividedGaussianLoss(Fraction(s), 4)
-    assert worst <= curve.delta(epsilon) <= worst * (1 + 1e-8)
