@@ -51,8 +51,6 @@ class FitErrors:
     noisy : NoisyPairs
     mixture : Mixture
         Fitted to them.
-    n_records_sd : float
-        The standard deviation of the number of records; 0 if that is public.
     refits : tuple of Mixture
         Fitted to noisy counts of records that were drawn from the mixture.
     of_columns, of_pairs : ErrorCurve
@@ -61,22 +59,20 @@ class FitErrors:
     Examples
     --------
     >>> counts = np.array([[0, 0, 400, 100], [0, 0, 100, 400], [400, 100, 0, 0], [100, 400, 0, 0]], dtype=np.float32)
-    >>> precisions = np.where(counts > 0, 0.01, 0).astype(np.float32)
-    >>> noisy = NoisyPairs((2, 2), np.full(4, 500.0), np.full(4, 0.01), counts, precisions, 1000.0)
-    >>> errors = FitErrors.of(noisy, fit_mixture(noisy), is_public=True)
+    >>> noisy = NoisyPairs((2, 2), np.full(4, 500.0), counts, variance=100.0, known_records=1000)
+    >>> errors = FitErrors.of(noisy, fit_mixture(noisy))
     >>> errors.estimate([0, 1], [0.95]).share_means.round(1).tolist()
     [0.4, 0.1, 0.1, 0.4]
     """
 
     noisy: NoisyPairs
     mixture: Mixture
-    n_records_sd: float
     refits: tuple[Mixture, ...]
     of_columns: "ErrorCurve"
     of_pairs: "ErrorCurve"
 
     @classmethod
-    def of(cls, noisy: NoisyPairs, mixture: Mixture, seed: int = 0, *, is_public: bool, bar: Bar = QUIET) -> Self:
+    def of(cls, noisy: NoisyPairs, mixture: Mixture, seed: int = 0, *, bar: Bar = QUIET) -> Self:
         """The errors of a mixture.
 
         Parameters
@@ -86,12 +82,9 @@ class FitErrors:
             Fitted to them.
         seed : int
             Public: that of the fit.
-        is_public : bool
-            Whether the number of records is public. If not, shares have its error as well.
         bar : Bar
             It counts steps of descents, `2 * STEPS` of them.
         """
-        n_records_sd = 0.0 if is_public else total_of(noisy)[1]
         sums = {1: _Sums(_EDGES_OF_COLUMNS, _SCALES_OF_COLUMNS), 2: _Sums(_EDGES_OF_PAIRS, _SCALES_OF_PAIRS)}
         columns = [column for column, length in enumerate(noisy.lengths) if length > 1]
         tables = [table for order in sums for table in itertools.combinations(columns, order)]
@@ -101,9 +94,9 @@ class FitErrors:
             again = _measured(drawn, np.random.default_rng([seed, 3, number]))
             refits.append(fit_mixture(again, seed, bar=bar))
             for table in tables:
-                cells, counts = _Cells.of(noisy, mixture, table, n_records_sd), _Cells.of(drawn, mixture, table).counts
+                cells, counts = _Cells.of(noisy, mixture, table), _Cells.of(drawn, mixture, table).counts
                 sums[len(table)].add(cells, _Cells.of(again, refits[-1], table), counts)
-        return cls(noisy, mixture, n_records_sd, tuple(refits), sums[1].curve(), sums[2].curve())
+        return cls(noisy, mixture, tuple(refits), sums[1].curve(), sums[2].curve())
 
     def estimate(self, columns: Sequence[int], prob: Sequence[float]) -> Estimate:
         """Means, standard deviations and central intervals of the cells of one, two or three columns.
@@ -128,12 +121,11 @@ class FitErrors:
 
         Notes
         -----
-        Coverage is that of all cells of which about as many records are expected. In six tables with 500 to 50,000
-        records and epsilon .1 to 3, intervals of 95 % for pairs covered .96 of the cells, .93 to .99 in a setting; where
-        no fewer records are expected than the standard deviation of the noise, .958, and .94 to .98 in nine of ten
-        settings. A cell that has records where hardly any are expected is often missed, and so are pairs of few cells
-        whose dependence the noise hides. Where most cells are empty .99 were covered.
-        Intervals of three columns covered .90 to .98.
+        Coverage is that of all cells of which about as many records are expected: by design that stated, where no fewer
+        are expected than the standard deviation of the noise. Where fewer are, and most cells are empty, more is
+        covered; but a cell that has records where hardly any are expected is often missed, and so are pairs of few
+        cells whose dependence the noise hides.
+        Intervals of three columns are less sure.
         """
         columns, places = [integer(0, column=column) for column in columns], range(len(self.noisy.lengths))
         if not (1 <= len(set(columns)) == len(columns) <= 3 and all(column in places for column in columns)):
@@ -145,9 +137,9 @@ class FitErrors:
         if len(known) == 3:
             return self._bootstrapped(known, prob)
         if not known:
-            all_records, its_sd = np.full(1, self.noisy.n_records), np.full(1, self.n_records_sd)
+            all_records, its_sd = np.full(1, self.noisy.n_records), np.full(1, self.noisy.n_records_sd)
             return _estimate(np.ones(1), np.zeros(1), all_records, its_sd, prob, "")
-        cells = _Cells.of(self.noisy, self.mixture, known, self.n_records_sd)
+        cells = _Cells.of(self.noisy, self.mixture, known)
         curve = self.of_columns if len(known) == 1 else self.of_pairs
         (shares, share_sds), (counts, count_sds) = curve.estimates(cells)
         caveat = "noisy counts and a fit to all pairs, taken together by their errors"
@@ -166,7 +158,7 @@ class FitErrors:
         variances = ratios[places].reshape(expected.shape) * expected
         for axis in range(3):
             pair = [column for place, column in enumerate(columns) if place != axis]
-            cells = _Cells.of(self.noisy, self.mixture, pair, self.n_records_sd)
+            cells = _Cells.of(self.noisy, self.mixture, pair)
             relative = self.of_pairs.excess_of(cells).reshape(cells.expected.shape) / expected.sum(axis=axis) ** 2
             variances += expected**2 * np.expand_dims(relative, axis)
         means, share_sds = expected.ravel() / n_records, np.sqrt(variances).ravel() / n_records
@@ -218,27 +210,13 @@ class ErrorCurve:
         places, excess = cells.places(self.edges), self.excess_of(cells)
         m, y = cells.expected.ravel(), cells.counts.ravel()
         estimates = []
-        for (squares, products), variance in ((self.of_shares, cells.total), (self.of_counts, cells.variances)):
-            v = variance.ravel()
+        for (squares, products), variance in ((self.of_shares, cells.total), (self.of_counts, cells.variance)):
+            v = np.ravel(variance)
             fit, product = squares[places] * v + excess, products[places] * v
             k = np.clip((fit - product) / np.maximum(fit + v - 2 * product, 1e-12 * v), 0.0, 1.0)
             left = (1 - k) ** 2 * fit + k**2 * v + 2 * k * (1 - k) * product
             estimates.append((m + k * (y - m), np.sqrt(np.maximum(left, 0.0))))
         return estimates
-
-
-def total_of(noisy: NoisyPairs) -> tuple[float, float]:
-    """The number of records that all noisy tables tell, at least 1, and its standard deviation.
-
-    Each total has noise whose variance is that of a cell times the number of cells, independent of the other totals.
-    """
-    lengths = np.array(noisy.lengths)
-    starts, alone = np.array(noisy.ends[:-1]), np.maximum.reduceat(noisy.precisions, noisy.ends[:-1]) / lengths
-    pairs = noisy.pair_precisions[np.ix_(starts, starts)] / np.outer(lengths, lengths) / 2
-    sums = np.add.reduceat(np.add.reduceat(noisy.pair_counts, starts, axis=0, dtype=np.float64), starts, axis=1)
-    precision = float(alone.sum() + pairs.sum())
-    told = alone @ np.add.reduceat(noisy.counts, starts) + np.vdot(pairs, sums)
-    return max(float(told) / precision, 1.0), precision**-0.5
 
 
 @final
@@ -250,25 +228,25 @@ class _Cells:
     ----------
     expected, counts : array
         By the fit, and as measured.
-    variances, total : array
-        Of the noise, and of noisy counts about what is expected in the population, which has the draw as well.
+    variance : float
+        Of the noise.
+    total : array
+        The variance of noisy counts about what is expected in the population, which has the draw as well.
     """
 
     expected: Array
     counts: Array
-    variances: Array
+    variance: float
     total: Array
 
     @classmethod
-    def of(cls, noisy: NoisyPairs, mixture: Mixture, columns: Sequence[int], n_records_sd: float = 0.0) -> Self:
+    def of(cls, noisy: NoisyPairs, mixture: Mixture, columns: Sequence[int]) -> Self:
         """Those of a table of one column, or of two."""
         places = tuple(noisy.place(column) for column in columns)
-        counts, precisions = (
-            (noisy.counts, noisy.precisions) if len(places) == 1 else (noisy.pair_counts, noisy.pair_precisions)
-        )
-        shares, variances = mixture.table(columns), 1 / precisions[places].astype(np.float64)
-        draw = noisy.n_records * shares * (1 - shares) + (n_records_sd * shares) ** 2
-        return cls(noisy.n_records * shares, counts[places].astype(np.float64), variances, variances + draw)
+        counts = (noisy.counts if len(places) == 1 else noisy.pair_counts)[places]
+        shares = mixture.table(columns)
+        draw = noisy.n_records * shares * (1 - shares) + (noisy.n_records_sd * shares) ** 2
+        return cls(noisy.n_records * shares, counts.astype(np.float64), noisy.variance, noisy.variance + draw)
 
     @property
     def missed(self) -> Array:
@@ -277,7 +255,7 @@ class _Cells:
 
     def places(self, edges: Array) -> Integers:
         """The bin of each cell, flat."""
-        return np.searchsorted(edges, (self.expected / np.sqrt(self.variances)).ravel())
+        return np.searchsorted(edges, (self.expected / math.sqrt(self.variance)).ravel())
 
 
 @final
@@ -297,7 +275,7 @@ class _Sums:
         drawn : array
             The counts without noise.
         """
-        m, variance, total = cells.expected, cells.variances, cells.total
+        m, variance, total = cells.expected, cells.variance, cells.total
         fit, noisy = again.expected - m, again.counts - m
         fit_of_counts, noise = again.expected - drawn, again.counts - drawn
         terms = (
@@ -361,19 +339,17 @@ def _drawn(noisy: NoisyPairs, mixture: Mixture, rng: np.random.Generator) -> Noi
             cells = np.bincount(code * lengths[j] + codes[j], minlength=lengths[i] * lengths[j])
             pair_counts[here, noisy.place(j)] = cells.reshape(lengths[i], lengths[j])
             pair_counts[noisy.place(j), here] = pair_counts[here, noisy.place(j)].T
-    return replace(noisy, counts=counts, pair_counts=pair_counts, n_records=float(n))
+    return replace(noisy, counts=counts, pair_counts=pair_counts, known_records=n)
 
 
 def _measured(counts: NoisyPairs, rng: np.random.Generator) -> NoisyPairs:
     """The same counts with noise."""
-    with np.errstate(divide="ignore"):
-        of_columns = np.where(counts.precisions > 0, counts.precisions**-0.5, 0.0)
-        of_pairs = np.where(counts.pair_precisions > 0, counts.pair_precisions**-0.5, 0.0).astype(np.float32)
-    noise = np.triu(rng.standard_normal(of_pairs.shape, dtype=np.float32), 1)
+    sd, several = math.sqrt(counts.variance), np.repeat(np.array(counts.lengths) > 1, counts.lengths)
+    noise = np.triu(rng.standard_normal(counts.pair_counts.shape, dtype=np.float32), 1)
     return replace(
         counts,
-        counts=counts.counts + of_columns * rng.standard_normal(len(of_columns)),
-        pair_counts=counts.pair_counts + of_pairs * (noise + noise.T),
+        counts=counts.counts + sd * several * rng.standard_normal(len(several)),
+        pair_counts=counts.pair_counts + np.float32(sd) * counts.is_measured * (noise + noise.T),
     )
 
 

@@ -8,7 +8,6 @@ import pytest
 from scipy.stats import truncnorm
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.measurements import Measurement, number_of_records
 from pymc_dirdp.inference.mixture import Mixture, NoisyPairs, fit_mixture
 from pymc_dirdp.inference.mixture_intervals import (
     ErrorCurve,
@@ -17,7 +16,6 @@ from pymc_dirdp.inference.mixture_intervals import (
     _drawn,
     _mean_above_0,
     _measured,
-    total_of,
 )
 
 LENGTHS = (2, 4, 3, 5, 2, 4)
@@ -37,14 +35,9 @@ def population(rng, lengths=LENGTHS, components=300):
 def measured(truth, sd, n_records, rng, *, is_public=True):
     """Counts of records of a population, and noisy ones."""
     size = len(truth.shares[0])
-    block = np.repeat(np.arange(len(truth.lengths)), truth.lengths)
-    precisions = np.where(block[:, None] != block, sd**-2.0, 0.0).astype(np.float32)
-    empty = np.zeros((size, size), dtype=np.float32)
-    counts = _drawn(
-        NoisyPairs(truth.lengths, np.zeros(size), np.full(size, sd**-2.0), empty, precisions, n_records), truth, rng
-    )
-    noisy = _measured(counts, rng)
-    return counts, noisy if is_public else replace(noisy, n_records=total_of(noisy)[0])
+    empty = NoisyPairs(truth.lengths, np.zeros(size), np.zeros((size, size), dtype=np.float32), sd**2, n_records)
+    counts = _drawn(empty, truth, rng)
+    return counts, replace(_measured(counts, rng), known_records=n_records if is_public else None)
 
 
 def tables(columns):
@@ -78,7 +71,7 @@ def test_intervals_cover_what_they_say_under_the_declared_prior_and_would_not_if
         rng = np.random.default_rng([55, seed])
         truth = population(rng)
         true_counts, noisy = measured(truth, sd, n_records, rng, is_public=is_public)
-        errors = FitErrors.of(noisy, fit_mixture(noisy, seed), seed, is_public=is_public)
+        errors = FitErrors.of(noisy, fit_mixture(noisy, seed), seed)
         of_shares, of_counts = covered(errors, truth, true_counts)
         shares.append(of_shares.mean())
         counts.append(of_counts.mean())
@@ -100,7 +93,7 @@ def test_without_noise_intervals_are_those_of_a_sample_around_the_counts():
     rng = np.random.default_rng(1)
     truth = population(rng)
     counts, noisy = measured(truth, 1e-3, 20_000, rng)
-    errors = FitErrors.of(noisy, fit_mixture(noisy), is_public=True)
+    errors = FitErrors.of(noisy, fit_mixture(noisy))
     for columns in tables(len(LENGTHS)):
         found, number = errors.estimate(columns, [0.95]), counts_of(counts, columns)
         np.testing.assert_allclose(found.count_means, number, atol=0.01)
@@ -115,7 +108,7 @@ def test_where_noise_hides_all_the_fit_alone_is_the_estimate():
     rng = np.random.default_rng(2)
     truth = population(rng)
     _, noisy = measured(truth, 1e6, 1_000, rng)
-    errors = FitErrors.of(noisy, fit_mixture(noisy), is_public=True)
+    errors = FitErrors.of(noisy, fit_mixture(noisy))
     for columns in tables(len(LENGTHS)):
         found = errors.estimate(columns, [0.95])
         np.testing.assert_allclose(found.share_means, errors.mixture.table(columns).ravel(), atol=1e-2)
@@ -129,7 +122,7 @@ def test_the_combined_estimate_has_the_error_that_it_states_and_no_linear_one_ha
     # One bin, nothing missed, and no draw: the curve has the moments above over the variance of the noise.
     moments = np.array([[fit / noise], [both / noise]])
     curve = ErrorCurve(np.empty(0), np.ones(1), np.zeros(1), moments, moments)
-    cells = _Cells(truth + errors[:, 0], truth + errors[:, 1], np.full(size, noise), np.full(size, noise))
+    cells = _Cells(truth + errors[:, 0], truth + errors[:, 1], noise, np.full(size, noise))
     for means, sds in curve.estimates(cells):
         assert np.std(means) == pytest.approx(sds[0], rel=0.01)
         for k in np.linspace(0, 1, 11):
@@ -140,7 +133,7 @@ def test_what_the_fit_misses_in_a_single_pair_widens_the_intervals_of_that_pair(
     rng = np.random.default_rng(4)
     truth = population(rng)
     _, noisy = measured(truth, 20.0, 3_000, rng)
-    errors = FitErrors.of(noisy, fit_mixture(noisy), is_public=True)
+    errors = FitErrors.of(noisy, fit_mixture(noisy))
     here, there = noisy.place(1), noisy.place(3)
     pairs = noisy.pair_counts.copy()
     pairs[here, there] += 150 * rng.choice([-1, 1], (4, 5))
@@ -155,7 +148,7 @@ def test_intervals_of_three_columns_are_those_of_a_bootstrap_that_says_so():
         rng = np.random.default_rng([56, seed])
         truth = population(rng)
         _, noisy = measured(truth, 20.0, 3_000, rng)
-        errors = FitErrors.of(noisy, fit_mixture(noisy, seed), seed, is_public=True)
+        errors = FitErrors.of(noisy, fit_mixture(noisy, seed), seed)
         for columns in itertools.combinations(range(len(LENGTHS)), 3):
             found = errors.estimate(columns, [0.95])
             (low, high), share = found.share_intervals[0].T, truth.table(columns).ravel()
@@ -168,15 +161,7 @@ def test_columns_may_come_in_any_order_and_a_column_of_one_category_changes_noth
     rng = np.random.default_rng(5)
     truth = population(rng, (3, 1, 2, 4))
     _, noisy = measured(truth, 20.0, 1_000, rng)
-    alone = np.repeat(np.array(noisy.lengths) > 1, noisy.lengths)
-    noisy = replace(
-        noisy,
-        precisions=noisy.precisions * alone,
-        pair_precisions=(noisy.pair_precisions * np.outer(alone, alone)).astype(np.float32),
-        counts=noisy.counts * alone,
-        pair_counts=(noisy.pair_counts * np.outer(alone, alone)).astype(np.float32),
-    )
-    errors = FitErrors.of(noisy, fit_mixture(noisy), is_public=True)
+    errors = FitErrors.of(noisy, fit_mixture(noisy))
     forwards, backwards = errors.estimate([0, 3], [0.8]), errors.estimate([3, 0], [0.8])
     np.testing.assert_allclose(backwards.share_means.reshape(4, 3).T.ravel(), forwards.share_means)
     np.testing.assert_allclose(backwards.share_sds.reshape(4, 3).T.ravel(), forwards.share_sds)
@@ -185,26 +170,14 @@ def test_columns_may_come_in_any_order_and_a_column_of_one_category_changes_noth
     assert (known.share_means, known.share_sds, known.count_means, known.count_sds) == (1.0, 0.0, 1_000.0, 0.0)
 
 
-def test_the_number_of_records_is_told_by_all_tables():
-    rng = np.random.default_rng(6)
-    _, noisy = measured(population(rng), 30.0, 2_000, rng)
-    noisy = replace(noisy, pair_precisions=noisy.pair_precisions * np.float32(0.25))
-    tables_of_it = [Measurement(("a",), counts_of(noisy, (i,)), 900.0) for i in range(len(LENGTHS))]
-    tables_of_it += [
-        Measurement(("a",), counts_of(noisy, pair).astype(np.float64), 3600.0)
-        for pair in itertools.combinations(range(len(LENGTHS)), 2)
-    ]
-    total, sd = total_of(noisy)
-    assert total == pytest.approx(number_of_records(tables_of_it), rel=1e-5)
-    assert sd**-2 == pytest.approx(sum(1 / (part.variance * part.noisy.size) for part in tables_of_it), rel=1e-5)
-
-
 def test_a_number_of_records_that_is_private_widens_the_intervals_of_large_shares():
     rng = np.random.default_rng(9)
     _, noisy = measured(population(rng), 150.0, 800, rng)
     mixture = fit_mixture(noisy)
-    public, private = (FitErrors.of(noisy, mixture, is_public=is_public) for is_public in (True, False))
-    assert (public.n_records_sd, private.n_records_sd) == (0.0, total_of(noisy)[1])
+    public = FitErrors.of(noisy, mixture)
+    private = replace(public, noisy=replace(noisy, known_records=None))
+    # The same number, which is an estimate now.
+    object.__setattr__(private.noisy, "_told", (None, noisy.n_records, 60.0**-2))
     wider = private.estimate([0], [0.95]).share_sds / public.estimate([0], [0.95]).share_sds
     assert np.all(wider > 1.005)
     of_counts = [errors.estimate([0], [0.95]).count_sds for errors in (public, private)]
@@ -235,12 +208,12 @@ def test_the_mean_above_0_is_that_of_a_truncated_normal_distribution(mean):
 def test_columns_and_probabilities_are_checked():
     rng = np.random.default_rng(8)
     _, noisy = measured(population(rng), 20.0, 500, rng)
-    errors = FitErrors.of(noisy, fit_mixture(noisy), is_public=True)
+    errors = FitErrors.of(noisy, fit_mixture(noisy))
     for columns in ([], [0, 0], [0, 1, 2, 3], [-1], [0, 6]):
         with pytest.raises(ArgumentError):
             errors.estimate(columns, [0.95])
     for prob in ([], [0.0], [1.0], [2.0]):
         with pytest.raises(ArgumentError):
             errors.estimate([0, 1], prob)
-    again = FitErrors.of(noisy, fit_mixture(noisy), is_public=True)
+    again = FitErrors.of(noisy, fit_mixture(noisy))
     np.testing.assert_array_equal(again.estimate([0, 1], [0.9]).share_sds, errors.estimate([0, 1], [0.9]).share_sds)
