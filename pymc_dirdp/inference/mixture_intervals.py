@@ -31,6 +31,7 @@ from pymc_dirdp.inference.mixture import Mixture, NoisyPairs, fit_mixture
 from pymc_dirdp.progress import QUIET, Bar
 
 _REFITS = 2
+FITS = 1 + _REFITS
 """With four refits coverage was the same, and with a single one lower by .003."""
 _ROOT = math.sqrt(10)
 # Cells with about as many expected records, in standard deviations of the noise. What is missed where fewer are

@@ -131,7 +131,9 @@ def _model(labels: dict[str, list[Any]], codes: Integers) -> pm.Model:
 
 def _log_proba(records: Any, shares: Any, starts: Any) -> Any:
     """The logarithm of the probability of each record; the categories of its columns lie side by side from `starts`."""
-    terms = pt.log(shares)[:, records + starts].sum(axis=-1)
+    # PyMC puts axes of length 1 before those of a parameter.
+    log_shares = pt.log(shares).reshape((COMPONENTS, -1))
+    terms = log_shares[:, records + starts].sum(axis=-1)
     return pm.math.logsumexp(terms, axis=0, keepdims=False) - np.log(COMPONENTS)
 
 
