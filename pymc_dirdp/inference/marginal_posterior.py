@@ -97,7 +97,7 @@ class MarginalPosterior:
         self._group = effects.groups.ravel()[1:] - 1
         self._in_group = np.eye(len(effects.orders) - 1)[self._group]
         # Logits of Dirichlet(1) rows vary by pi**2 / 6, in effects of many axes as much as in those of few. With scales
-        # that fell with their number and 4 degrees of freedom, 95 % intervals held 80 % of such shares behind noise.
+        # that fell with their number and 4 degrees of freedom, 95 % intervals covered 80 % of such shares behind noise.
         freedom = 2.0
         self._spread, self._size = freedom * math.pi**2 / 6, freedom + self._in_group.sum(axis=0)
 

@@ -177,7 +177,7 @@ def declared_coverage(truths, *, fixed_scales=False):
     It is the mutant that has effects of three axes for nearly known to be small with `fixed_scales`.
     """
     rng, shape, n = np.random.default_rng(7), (3, 3, 3), 1000
-    held = []
+    covered_shares = []
     for _ in range(truths):
         rows = rng.dirichlet(np.ones(3), (3, 3))
         counts = rng.multinomial(n, (rng.dirichlet(np.ones(9)).reshape(3, 3, 1) * rows).ravel()).reshape(shape)
@@ -185,8 +185,8 @@ def declared_coverage(truths, *, fixed_scales=False):
         if fixed_scales:
             found._spread, found._size = 4 * SCALES[Effects(shape).orders[1:]] ** 2, found._size + 2
         low, high = found.estimate([0.95]).share_intervals[0].T
-        held.append(np.mean((low <= rows.ravel()) & (rows.ravel() <= high)))
-    return np.mean(held)
+        covered_shares.append(np.mean((low <= rows.ravel()) & (rows.ravel() <= high)))
+    return np.mean(covered_shares)
 
 
 @pytest.mark.thorough
