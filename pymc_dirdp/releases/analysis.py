@@ -124,8 +124,8 @@ def analyse(
     They depend on one another: 4,000 are worth `effective_draws`. Noise and sample are taken as normal, which is not
     exact for cells with fewer than five records, and for pure guarantees. The prior is not the model's, whatever its
     `alpha` is: logits are sums of effects whose scales are learned, around those of rows that are uniform a priori.
-    Intervals hold what they say of such rows, and more where effects are smaller and noise hides it; they hold less of
-    shares that are 0 or 1 or nearly so, and of rows that are far more unequal than uniform ones.
+    95 % intervals covered 91 to 100 % of the shares of such rows in 26 networks, 95 % on average; more where effects
+    are smaller and noise hides it, and less where shares are nearly 0 or 1. A share of exactly 0 or 1 is in none.
 
     `posterior_predictive`, `log_likelihood` and `log_prior` are computed when they are looked at, each table once: a
     likelihood is a sum over counts for every draw and row, 10 microseconds for four noisy counts, and some hundred
