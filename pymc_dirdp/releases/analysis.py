@@ -127,7 +127,10 @@ def analyse(
 
     Draws given noisy marginals are those of Hamiltonian Monte Carlo, each table given all marginals of its variables.
     They depend on one another: 4,000 are worth `effective_draws`. Noise and sample are taken as normal, which is not
-    exact for cells with fewer than five records, and for pure guarantees.
+    exact for cells with fewer than five records, and for pure guarantees. The prior is not the model's, whatever its
+    `alpha` is: logits are sums of effects whose scales are learned, around those of rows that are uniform a priori.
+    95 % intervals covered 91 to 100 % of the shares of such rows in 26 networks, 95 % on average; more where effects
+    are smaller and noise hides it, and less where shares are nearly 0 or 1. A share of exactly 0 or 1 is in none.
 
     `posterior_predictive`, `log_likelihood` and `log_prior` are computed when they are looked at, each table once: a
     likelihood is a sum over counts for every draw and row, 10 microseconds for four noisy counts, and some hundred
@@ -403,9 +406,10 @@ def estimate(
         features are taken together with their classes. Intervals of shares take most of the time, so they are computed
         when they are asked for: `print` and `frame()` do. Where both a count and the total of its row are known to some
         hundreds only, their ends are sums over some pairs of both, with an error of some thousandths of the level at
-        most. Of noisy marginals they are averages over 4,000 draws: a line below the table says what these are worth,
-        and how many cells rest on the prior. Functions of several cells, such as differences between groups, are those
-        of the draws of :func:`pymc_dirdp.analyse`. The evidence of tables that are taken together is that of all.
+        most. Of noisy marginals they are averages over 4,000 draws, given effects with learned scales in place of the
+        model's prior, as the Notes of :func:`pymc_dirdp.analyse` say: a line below the table says what the draws are
+        worth, and how many cells rest on the prior. Functions of several cells, such as differences between groups, are
+        those of the draws of :func:`pymc_dirdp.analyse`. The evidence of tables that are taken together is that of all.
 
     Raises
     ------
