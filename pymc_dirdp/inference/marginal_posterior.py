@@ -3,7 +3,8 @@
 1. Counts of the cells are `mu = N p` and a normal sample; marginals of them have normal noise. With the variance of the
    sample fixed, the log-likelihood is the quadratic `h mu - mu W mu / 2`, with one cells-by-cells matrix for all
    marginals.
-2. `p` is the softmax of effects, whose prior is Student's in each group. Gauss-Newton steps find the mode and the
+2. `p` is the softmax of effects. Those of one subset of the axes are normal with a scale of their own, which the data
+   decide; the scale is integrated out, which leaves a Student distribution. Gauss-Newton steps find the mode and the
    curvature there: Laplace's approximation.
 3. In the coordinates in which that is standard normal, 200 walkers start from it and move together, by Hamiltonian
    Monte Carlo with few steps. Importance weights would do for some ten cells: of 30 cells 2000 draws are worth 36.
@@ -21,10 +22,11 @@ from scipy.special import softmax
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.effects import SCALES, Effects
+from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.inference.estimates import Draws, Estimate, summarised
 from pymc_dirdp.inference.measurements import number_of_records
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
+from pymc_dirdp.inference.table_fit import proper_rows
 
 MOST_CELLS = 1000
 """A table with more cells has no posterior here: steps take cells squared, and the mode cells cubed."""
@@ -37,9 +39,10 @@ class MarginalPosterior:
     """Shares and counts of a table given the noisy marginals of a release that share variables with it.
 
     The shares of all cells together are the softmax of a sum of effects, one for each subset of the axes. The
-    coordinates of the effects of a subset have a Student distribution with 4 degrees of freedom and the scale 2, 0.5,
-    0.2 or 0.1 for one, two, three and more axes. Noise and sample are normal. Where the number of records is private,
-    all are as likely as one another.
+    coordinates of the effects of a subset are normal with a common unknown scale: before anything is known its square
+    is 1.64 times 2 over a chi-square variable with 2 degrees of freedom. 1.64 is the variance of the logits of rows
+    that are uniform a priori, of which each effect has a part; `alpha` of the model is not used. Noise and sample are
+    normal. Where the number of records is private, all are as likely as one another.
 
     Parameters
     ----------
@@ -93,11 +96,10 @@ class MarginalPosterior:
         self._functions = effects.logits(np.eye(cells).reshape(cells, *self._shape)).reshape(cells, cells)[1:]
         self._group = effects.groups.ravel()[1:] - 1
         self._in_group = np.eye(len(effects.orders) - 1)[self._group]
-        scales = np.maximum(SCALES[np.minimum(effects.orders[1:], len(SCALES) - 1)], SCALES[-1])
-        # With 10 degrees of freedom the intervals covered 2 % fewer shares than with 3 where effects are twice as large
-        # as expected, and as many where they are as expected.
-        freedom = 4.0
-        self._spread, self._size = freedom * scales**2, freedom + self._in_group.sum(axis=0)
+        # Logits of Dirichlet(1) rows vary by pi**2 / 6, in effects of many axes as much as in those of few. With scales
+        # that fell with their number and 4 degrees of freedom, 95 % intervals covered 80 % of such shares behind noise.
+        freedom = 2.0
+        self._spread, self._size = freedom * math.pi**2 / 6, freedom + self._in_group.sum(axis=0)
 
     def draw(self, draws: int, rng: np.random.Generator) -> Draws:
         """Draws of counts and shares, in arrays of shape `(draws, *shape)`; those of one walker follow one another."""
@@ -123,8 +125,8 @@ class MarginalPosterior:
         worth = _worth(expected / expected.sum(axis=-1, keepdims=True))
         expected = expected.reshape(-1, self._cells)[:draws]
         counts = self._counts(expected, form, rng).reshape(draws, *self._shape)
-        tables = expected.reshape(draws, *self._shape)
-        return Draws(counts, tables / tables.sum(axis=-1, keepdims=True), float(np.mean(acceptance)), worth)
+        shares = proper_rows(expected.reshape(draws, *self._shape))
+        return Draws(counts, shares, float(np.mean(acceptance)), worth)
 
     @cached_property
     def _draws(self) -> Draws:

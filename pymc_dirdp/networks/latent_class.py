@@ -131,14 +131,19 @@ def _model(labels: dict[str, list[Any]], codes: Integers) -> pm.Model:
 
 def _log_proba(records: Any, shares: Any, starts: Any) -> Any:
     """The logarithm of the probability of each record; the categories of its columns lie side by side from `starts`."""
-    terms = pt.log(shares)[:, records + starts].sum(axis=-1)
+    # PyMC puts axes of length 1 before those of a parameter.
+    log_shares = pt.log(shares).reshape((COMPONENTS, -1))
+    terms = log_shares[:, records + starts].sum(axis=-1)
     return pm.math.logsumexp(terms, axis=0, keepdims=False) - np.log(COMPONENTS)
 
 
 def _drawn(shares: NDArray[Any], starts: Integers, rng: np.random.Generator, size: tuple[int, ...]) -> Integers:
     """Records of the mixture."""
-    component = rng.integers(len(shares), size=size)
-    columns = [np.cumsum(column, axis=1) for column in np.split(shares, starts[1:], axis=1)]
-    u = rng.random((len(columns), *component.shape, 1))
-    codes = [(u[i] > column[component][..., :-1]).sum(axis=-1) for i, column in enumerate(columns)]
+    component = rng.integers(shares.shape[-2], size=size)
+    shares = np.broadcast_to(shares, (*size, *shares.shape[-2:]))
+    of_record = np.take_along_axis(shares, component[..., None, None], axis=-2)[..., 0, :]
+    # PyMC repeats all parameters for each record.
+    columns = np.split(of_record, starts.reshape(-1, starts.shape[-1])[0, 1:], axis=-1)
+    u = rng.random((len(columns), *size, 1))
+    codes = [(u[i] > np.cumsum(column, axis=-1)[..., :-1]).sum(axis=-1) for i, column in enumerate(columns)]
     return np.stack(codes, axis=-1)

@@ -17,7 +17,7 @@ from pymc_dirdp.networks.systematic import systematic
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.opened import Published, content_of, refuse_confidential
 from pymc_dirdp.releases.pairs import PairsRelease
-from pymc_dirdp.releases.pairs_view import FIT_SEED, tree_of_pairs
+from pymc_dirdp.releases.pairs_view import seed_of, tree_of_pairs
 
 # Records that are taken together: their weights are a matrix with a column for each component.
 _AT_ONCE = 2**13
@@ -32,8 +32,7 @@ def pairs_of(release: Published) -> PairsRelease | None:
 
 def mixture_of(release: Published, pairs: PairsRelease) -> Mixture:
     """The mixture of a release of pairs, or of a fit of it with a seed of its own."""
-    seed = release.attrs.get(FIT_SEED, 0) if isinstance(release, xr.DataTree) else 0
-    return pairs.mixture(integer(0, random_seed=seed))
+    return pairs.mixture(seed_of(release))
 
 
 def fit_of_pairs(pairs: PairsRelease, random_seed: Any, *, progressbar: bool) -> xr.DataTree:

@@ -10,9 +10,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import integer
+from pymc_dirdp.checks import integer, list_of_names, one_of
 from pymc_dirdp.display import Tabular, uncertain
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.estimates import Estimate, interval_ends
+from pymc_dirdp.inference.mixture import STEPS
+from pymc_dirdp.inference.mixture_intervals import FITS
 from pymc_dirdp.inference.observed_table import Labels, ObservedTable
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.arviz_groups import (
@@ -23,7 +26,9 @@ from pymc_dirdp.releases.arviz_groups import (
     sample_axes,
 )
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
-from pymc_dirdp.releases.opened import Published, opened
+from pymc_dirdp.releases.opened import Published, content_of, opened
+from pymc_dirdp.releases.pairs import PairsRelease
+from pymc_dirdp.releases.pairs_view import seed_of
 from pymc_dirdp.releases.view import tree_of, view
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
@@ -122,7 +127,10 @@ def analyse(
 
     Draws given noisy marginals are those of Hamiltonian Monte Carlo, each table given all marginals of its variables.
     They depend on one another: 4,000 are worth `effective_draws`. Noise and sample are taken as normal, which is not
-    exact for cells with fewer than five records, and for pure guarantees.
+    exact for cells with fewer than five records, and for pure guarantees. The prior is not the model's, whatever its
+    `alpha` is: logits are sums of effects whose scales are learned, around those of rows that are uniform a priori.
+    95 % intervals covered 91 to 100 % of the shares of such rows in 26 networks, 95 % on average; more where effects
+    are smaller and noise hides it, and less where shares are nearly 0 or 1. A share of exactly 0 or 1 is in none.
 
     `posterior_predictive`, `log_likelihood` and `log_prior` are computed when they are looked at, each table once: a
     likelihood is a sum over counts for every draw and row, 10 microseconds for four noisy counts, and some hundred
@@ -370,6 +378,7 @@ def estimate(
     release: Source | Sequence[Source],
     prob: Sequence[float] = (0.5, 0.8, 0.95),
     *,
+    columns: Sequence[str] | None = None,
     prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
@@ -384,6 +393,9 @@ def estimate(
         As for :func:`pymc_dirdp.analyse`.
     prob : sequence of float
         Probabilities of the intervals, in (0, 1). The largest is shown; `frame()` has all.
+    columns : sequence of str, optional
+        Of a wide table, the columns of the table that is estimated: one, two or three. By default each column by
+        itself.
     prior, n_prior, row_prior, jointly
         As for :func:`pymc_dirdp.analyse`.
 
@@ -394,9 +406,10 @@ def estimate(
         features are taken together with their classes. Intervals of shares take most of the time, so they are computed
         when they are asked for: `print` and `frame()` do. Where both a count and the total of its row are known to some
         hundreds only, their ends are sums over some pairs of both, with an error of some thousandths of the level at
-        most. Of noisy marginals they are averages over 4,000 draws: a line below the table says what these are worth,
-        and how many cells rest on the prior. Functions of several cells, such as differences between groups, are those
-        of the draws of :func:`pymc_dirdp.analyse`. The evidence of tables that are taken together is that of all.
+        most. Of noisy marginals they are averages over 4,000 draws, given effects with learned scales in place of the
+        model's prior, as the Notes of :func:`pymc_dirdp.analyse` say: a line below the table says what the draws are
+        worth, and how many cells rest on the prior. Functions of several cells, such as differences between groups, are
+        those of the draws of :func:`pymc_dirdp.analyse`. The evidence of tables that are taken together is that of all.
 
     Raises
     ------
@@ -415,6 +428,12 @@ def estimate(
     ['share', 'share_sd', 'share_low_0.9', 'share_high_0.9']
     """
     interval_ends(prob)
+    if isinstance(pairs := content_of(release), PairsRelease):
+        if not (prior is n_prior is row_prior is None and jointly):
+            raise ArgumentError("A wide table has no prior of its own to replace. Leave prior, n_prior, row_prior out.")
+        return _of_pairs(pairs, seed_of(release), prob, columns, progressbar=progressbar)
+    if columns is not None:
+        raise ArgumentError("columns= names those of a wide table. Leave it out: all tables are estimated.")
     found = inferences(release, prior, n_prior, row_prior, jointly)
     with Bar(len(found.tables), "tables", shown=progressbar) as bar:
         tables = found.distributions.estimate(list(prob), bar)
@@ -425,6 +444,29 @@ def estimate(
             "; ".join(filter(None, (f"{name}: {found.conditions(name)}", tables[name].caveat))) for name in found.tables
         ),
     )
+
+
+def _of_pairs(
+    release: PairsRelease, seed: int, prob: Sequence[float], columns: Sequence[str] | None, *, progressbar: bool
+) -> Estimates:
+    """Estimates of one table of some columns of a wide table, or of each column by itself."""
+    labels = release.plan.labels
+    place = {name: i for i, name in enumerate(labels)}
+    tables = [(name,) for name in labels] if columns is None else [tuple(list_of_names(columns=columns))]
+    for name in (name for table in tables for name in table):
+        one_of(labels, columns=name)
+    # The fit, and those of its errors.
+    with Bar(FITS * STEPS, "steps", shown=progressbar) as bar:
+        errors = release.errors(seed, bar)
+    found = {", ".join(table): errors.estimate([place[name] for name in table], prob) for table in tables}
+    cells = {
+        ", ".join(table): tuple(
+            f"{', '.join(table)}[{', '.join(map(str, cell))}]"
+            for cell in itertools.product(*(labels[name] for name in table))
+        )
+        for table in tables
+    }
+    return Estimates(found, cells, tuple(dict.fromkeys(estimate.caveat for estimate in found.values())))
 
 
 def _cells(seen: ObservedTable) -> tuple[str, ...]:

@@ -131,7 +131,8 @@ class Inferences:
         if seen.measurements:
             known = "an unknown number of records" if seen.n_records is None else f"{seen.n_records} records"
             return (
-                f"{known}, and a normal sample, normal noise and Student effects, with all marginals of its variables"
+                f"{known}, a normal sample, normal noise, and effects with learned scales in place of the model's "
+                "prior, with all marginals of its variables"
             )
         prior = "the model's prior" if beliefs.prior is None else "a prior of your own"
         parts = [f"{prior} of the shares"]

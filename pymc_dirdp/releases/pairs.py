@@ -18,6 +18,7 @@ from pymc_dirdp.checks import one_of
 from pymc_dirdp.display import Facts, Line, visible
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.inference.mixture import Mixture, NoisyPairs, fit_mixture
+from pymc_dirdp.inference.mixture_intervals import FitErrors
 from pymc_dirdp.mechanisms.pairs import PairsMechanism
 from pymc_dirdp.models.privacy_unit import Reading, Stated
 from pymc_dirdp.models.table import check_labels, is_path_name
@@ -258,6 +259,16 @@ class PairsRelease(Remade, Text):
         if seed not in self._fits:
             self._fits[seed] = fit_mixture(self.noisy, seed, bar=bar)
         return self._fits[seed]
+
+    def errors(self, seed: int = 0, bar: Bar = QUIET) -> FitErrors:
+        """The errors of that fit; they are computed once for a seed."""
+        if seed not in self._errors:
+            self._errors[seed] = FitErrors.of(self.noisy, self.mixture(seed, bar), seed, bar=bar)
+        return self._errors[seed]
+
+    @cached_property
+    def _errors(self) -> dict[int, FitErrors]:
+        return {}
 
     @cached_property
     def _fits(self) -> dict[int, Mixture]:

@@ -18,23 +18,28 @@ FIT_SEED = "fit_seed"
 """The attribute of a tree with the seed of its fit, which is public."""
 
 
-def tree_of_pairs(release: PairsRelease, seed: Any = None) -> xr.DataTree:
+def seed_of(tree: Any) -> int:
+    """The seed of the fit that a tree shows."""
+    seed = getattr(tree, "attrs", {}).get(FIT_SEED)
+    return int(seed) if isinstance(seed, int | np.integer) and seed >= 0 else 0
+
+
+def tree_of_pairs(release: PairsRelease, seed: int = 0) -> xr.DataTree:
     """The tree of a release, with its fit as one draw, which is computed when somebody looks at it.
 
     Parameters
     ----------
     release : PairsRelease
-    seed : int, optional
-        Of the fit; 0 by default.
+    seed : int
+        Of the fit.
     """
-    seed = seed if isinstance(seed, int | np.integer) else 0
     marks = release_marks(release.plan, release.entry, reproducible=release.is_seeded)
-    marks |= {"estimate": "the shares are fitted to noisy counts of pairs, and are no draw", FIT_SEED: int(seed)}
+    marks |= {"estimate": "the shares are fitted to noisy counts of pairs, and are no draw", FIT_SEED: seed}
     variables = {}
     for place, (name, labels) in enumerate(release.plan.columns):
         shape = (1, 1, COMPONENTS, len(labels))
         variables[f"p_{name}"] = deferred(
-            release.text, ["chain", "draw", COMPONENT, name], shape, _shares(place, int(seed)), printed=False
+            release.text, ["chain", "draw", COMPONENT, name], shape, _shares(place, seed), printed=False
         )
     coords = {"chain": [0], "draw": [0]} | release.plan.labels
     plan = release.plan

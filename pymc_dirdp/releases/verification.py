@@ -22,7 +22,7 @@ from pymc_dirdp.releases.claims import Check, Claim, Claiming
 from pymc_dirdp.releases.deferred import is_untouched
 from pymc_dirdp.releases.opened import Opened, computable, content_of, opened
 from pymc_dirdp.releases.pairs import PairsRelease
-from pymc_dirdp.releases.pairs_view import tree_of_pairs
+from pymc_dirdp.releases.pairs_view import seed_of, tree_of_pairs
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.view import LEFT_OUT, view
 from pymc_dirdp.releases.wording import NOTHING_ELSE, believed
@@ -288,7 +288,7 @@ def _same_pairs(source: Claiming, tree: xr.DataTree | None) -> tuple[Check, ...]
     """The same check of a tree that holds pairs."""
     if tree is None or not isinstance(source, PairsRelease):
         return ()
-    return (_same_view(tree_of_pairs(source, tree.attrs.get("fit_seed")), tree, source.text),)
+    return (_same_view(tree_of_pairs(source, seed_of(tree)), tree, source.text),)
 
 
 def _same_view(own: xr.DataTree, tree: xr.DataTree, text: str) -> Check:

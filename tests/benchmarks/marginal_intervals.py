@@ -1,8 +1,8 @@
-"""Coverage of the 95 % intervals of `dirdp.estimate` for releases of marginals, on 20 shapes of networks.
+"""Coverage of the 95 % intervals of `dirdp.estimate` for releases of marginals, on 26 shapes of networks.
 
-`uv run -m tests.benchmarks.marginal_intervals [REPLICATES] [FIRST] [LAST]` prints a row for each shape. The truth is a
-made-up network, with effects of the size that the prior expects, and of half and twice that; records are drawn from it,
-and released with the noise that `plan` chose.
+`uv run -m tests.benchmarks.marginal_intervals [REPLICATES] [FIRST] [LAST]` prints two rows for each shape. Truths are
+networks with the rows that the model declares, uniform a priori, and with effects that fall with the number of parents
+(also with half and twice their size); records are drawn from them, and released with the noise that `plan` chose.
 """
 
 import math
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.measurements import Measurement
@@ -25,10 +26,10 @@ COLLIDER = {"a": [], "b": [], "c": ["a", "b"]}
 CLASSIFIER = {"y": [], **{f"x{i}": ["y"] for i in range(8)}}
 FULL = {"a": [], "b": ["a"], "c": ["a", "b"]}
 ALONE = {"a": []}
+PAIR = {"a": [], "b": ["a"]}
 SCALES = (2.0, 0.5, 0.2, 0.1)
 
-# Structure, numbers of values, records, guarantee, adjacency, and how much larger effects of
-# several variables are.
+# Structure, numbers of values, records, guarantee, adjacency, and how much larger effects of several variables are.
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 SHAPES: list[tuple[Any, ...]] = [
     (ALONE, (2,), 1000, APPROX, "replace-one", 1.0),
@@ -51,15 +52,38 @@ SHAPES: list[tuple[Any, ...]] = [
     (FULL, (2, 2, 2), 300, dirdp.PureDP(epsilon=1.0), "replace-one", 1.0),
     (CHAIN, (3, 4, 3, 2), 2000, dirdp.PureDP(epsilon=1.0), "add-remove", 1.0),
     (COLLIDER, (3, 4, 3), 500, dirdp.ApproxDP(epsilon=10.0, delta=1e-6), "replace-one", 1.0),
-    # Effects of another size than the prior expects.
+    (COLLIDER, (3, 3, 3), 1000, dirdp.ApproxDP(epsilon=0.1, delta=1e-6), "replace-one", 1.0),
+    (COLLIDER, (3, 3, 3), 1000, dirdp.ApproxDP(epsilon=0.5, delta=1e-6), "replace-one", 1.0),
+    (COLLIDER, (3, 3, 3), 1000, dirdp.ApproxDP(epsilon=2.0, delta=1e-6), "replace-one", 1.0),
+    (COLLIDER, (3, 3, 3), 10000, APPROX, "replace-one", 1.0),
+    (PAIR, (4, 4), 500, dirdp.ApproxDP(epsilon=0.3, delta=1e-6), "replace-one", 1.0),
+    (PAIR, (4, 4), 50000, dirdp.ApproxDP(epsilon=3.0, delta=1e-6), "replace-one", 1.0),
+    # Effects of other sizes.
     (CHAIN, (3, 4, 3, 2), 2000, APPROX, "replace-one", 2.0),
     (CHAIN, (3, 4, 3, 2), 2000, APPROX, "replace-one", 0.5),
     (COLLIDER, (3, 3, 2), 2000, APPROX, "add-remove", 2.0),
 ]
 
 
+def declared_network(
+    axes: dict[str, tuple[tuple[str, int], ...]], n: int, rng: np.random.Generator
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Shares with rows that are uniform a priori, parents first, and counts of records that are drawn with them."""
+    codes: dict[str, Array] = {}
+    shares, counts = {}, {}
+    for name, own in axes.items():
+        *parents, variable = (axis for axis, _ in own)
+        lengths = tuple(length for _, length in own)
+        shares[name] = rng.dirichlet(np.ones(lengths[-1]), lengths[:-1])
+        rows = shares[name][tuple(codes[parent] for parent in parents)]
+        codes[variable] = np.minimum((rows.cumsum(axis=-1) < rng.random((n, 1))).sum(axis=-1), lengths[-1] - 1)
+        cells = np.ravel_multi_index(tuple(codes[axis] for axis in (*parents, variable)), lengths)
+        counts[name] = np.bincount(cells, minlength=math.prod(lengths)).reshape(lengths)
+    return shares, counts
+
+
 def coverage(
-    shape: tuple[Any, ...], replicates: int, seed: int = 1
+    shape: tuple[Any, ...], replicates: int, *, declared: bool, seed: int = 1
 ) -> tuple[list[float], list[float], float, float, str]:
     """Coverage of shares and counts of each release, seconds of a processor, effective draws, and the kind of noise."""
     structure, sizes, n, guarantee, adjacency, larger = shape
@@ -72,11 +96,15 @@ def coverage(
     scales = (SCALES[0], *(larger * scale for scale in SCALES[1:]))
     shares, counts, seconds, worth = [], [], 0.0, math.inf
     for _ in range(replicates):
-        made = simulated_network(axes, n, rng, scales)
+        if declared:
+            true_shares, true_counts = declared_network(axes, n, rng)
+        else:
+            made = simulated_network(axes, n, rng, scales)
+            true_shares, true_counts = made.shares, made.counts
         measured: list[Measurement] = []
         for part in planned.parts:
             name = part.table.name
-            output = part.mechanism.draw(made.counts[name], 1, sampler="fast", random_seed=rng)
+            output = part.mechanism.draw(true_counts[name], 1, sampler="fast", random_seed=rng)
             measured += measurements_of_table(name, tuple(axis for axis, _ in axes[name]), part.mechanism, output)[1]
         start, covered, covered_counts = time.process_time(), [], []
         for name, own in axes.items():
@@ -97,9 +125,9 @@ def coverage(
             )
             found = MarginalPosterior(table, Beliefs()).estimate([0.95])
             low, high = found.share_intervals[0].T
-            covered += list((low <= made.shares[name].ravel()) & (made.shares[name].ravel() <= high))
+            covered += list((low <= true_shares[name].ravel()) & (true_shares[name].ravel() <= high))
             low, high = found.count_intervals[0].T
-            covered_counts += list((low <= made.counts[name].ravel()) & (made.counts[name].ravel() <= high))
+            covered_counts += list((low <= true_counts[name].ravel()) & (true_counts[name].ravel() <= high))
             worth = min(worth, float(found.caveat.split("worth ")[1].split(";")[0]))
         seconds = max(seconds, time.process_time() - start)
         shares.append(float(np.mean(covered)))
@@ -111,11 +139,14 @@ if __name__ == "__main__":
     replicates = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     first, last = (int(one) for one in sys.argv[2:4]) if len(sys.argv) > 3 else (0, len(SHAPES))
     for number, shape in enumerate(SHAPES[first:last], first):
-        shares, counts, seconds, worth, noise = coverage(shape, replicates)
-        errors = [np.std(one) / len(one) ** 0.5 for one in (shares, counts)]
-        print(
-            f"{number:2} {shape[1]!s:28} n {shape[2]:6} {shape[3]!s:16} {shape[4]:12} x{shape[5]}  "
-            f"shares {100 * np.mean(shares):.1f} ± {100 * errors[0]:.1f}  "
-            f"counts {100 * np.mean(counts):.1f} ± {100 * errors[1]:.1f}  {seconds:.2f} s  {worth:.0f}  {noise[:60]}",
-            flush=True,
-        )
+        for declared in (True, False) if shape[5] == 1.0 else (False,):
+            shares, counts, seconds, worth, noise = coverage(shape, replicates, declared=declared)
+            errors = [np.std(values) / len(values) ** 0.5 for values in (shares, counts)]
+            truth = "declared" if declared else f"effects x{shape[5]}"
+            print(
+                f"{number:2} {shape[1]!s:28} n {shape[2]:6} {shape[3]!s:16} {shape[4]:12} {truth:12}  "
+                f"shares {100 * np.mean(shares):.1f} ± {100 * errors[0]:.1f}  "
+                f"counts {100 * np.mean(counts):.1f} ± {100 * errors[1]:.1f}  {seconds:.2f} s  {worth:.0f}  "
+                f"{noise[:60]}",
+                flush=True,
+            )

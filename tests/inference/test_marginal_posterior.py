@@ -34,9 +34,9 @@ def posterior(shape, measurements, n_records):
 
 
 def prior_shares(shape, draws, rng):
-    """Shares of all cells from the prior: effects of Student's distribution with 4 degrees of freedom in each group."""
+    """Shares of all cells from the prior: normal effects, with a random scale of each group."""
     effects = Effects(shape)
-    scales = SCALES[np.minimum(effects.orders, 4)] * np.sqrt(4 / rng.chisquare(4, (draws, len(effects.orders))))
+    scales = np.sqrt(np.pi**2 / 6 * 2 / rng.chisquare(2, (draws, len(effects.orders))))
     logits = effects.logits(scales[:, effects.groups] * rng.standard_normal((draws, *shape)))
     return softmax(logits.reshape(draws, -1), axis=1).reshape(draws, *shape)
 
@@ -47,7 +47,7 @@ def test_one_share_has_the_distribution_that_sums_over_a_grid_give():
     effect = np.linspace(-40, 40, 40_001)
     p = 1 / (1 + np.exp(-np.sqrt(2) * effect))
     spread = 4 * n * p * (1 - p) + 2 * variance
-    log = -2.5 * np.log1p(effect**2 / 16) - 0.5 * (55 - n * (2 * p - 1)) ** 2 / spread - 0.5 * np.log(spread)
+    log = -1.5 * np.log1p(3 * effect**2 / np.pi**2) - 0.5 * (55 - n * (2 * p - 1)) ** 2 / spread - 0.5 * np.log(spread)
     weights = np.exp(log - log.max())
     weights /= weights.sum()
     mean = weights @ p
@@ -66,7 +66,8 @@ def weighted(shape, measurements, n_records, rng, *, samples_apart=False, draws=
 
     It is the mutant that has a sample of its own for each marginal with `samples_apart`.
     """
-    shares = prior_shares(shape, draws, rng)
+    # Of the largest effects that the prior allows nothing but zeros would be left in a row.
+    shares = np.maximum(prior_shares(shape, draws, rng), 1e-200)
     flat = shares.reshape(draws, -1)
     sums = []
     for one in measurements:
@@ -109,7 +110,8 @@ def test_overlapping_marginals_have_one_sample_between_them():
         near = np.abs(found.share_sds - sd) < 0.08 * sd
         assert near.all() == (not samples_apart)
         if not samples_apart:
-            np.testing.assert_allclose(found.share_means, mean.ravel(), atol=0.1 * sd.max())
+            # That the variance of the sample does not vary with the shares moves them by some thousandths.
+            np.testing.assert_allclose(found.share_means, mean.ravel(), atol=0.16 * sd.max())
 
 
 def test_a_private_number_of_records_is_what_the_totals_say():
@@ -167,6 +169,32 @@ def test_intervals_hold_what_they_say(monkeypatch):
     assert min(binom.cdf(hits, 60, 0.8), binom.sf(hits - 1, 60, 0.8)) > 1e-6
     # The mutant that takes noisy counts for counts.
     assert binom.cdf(covered(15.0, 0.1), 60, 0.8) < 1e-6
+
+
+def declared_coverage(truths, *, fixed_scales=False):
+    """How many shares 95 % intervals hold, where truths are rows that are uniform a priori, as networks declare them.
+
+    It is the mutant that has effects of three axes for nearly known to be small with `fixed_scales`.
+    """
+    rng, shape, n = np.random.default_rng(7), (3, 3, 3), 1000
+    covered_shares = []
+    for _ in range(truths):
+        rows = rng.dirichlet(np.ones(3), (3, 3))
+        counts = rng.multinomial(n, (rng.dirichlet(np.ones(9)).reshape(3, 3, 1) * rows).ravel()).reshape(shape)
+        found = posterior(shape, [Measurement(("a", "b", "c"), counts + 25 * rng.standard_normal(shape), 625.0)], n)
+        if fixed_scales:
+            found._spread, found._size = 4 * SCALES[Effects(shape).orders[1:]] ** 2, found._size + 2
+        low, high = found.estimate([0.95]).share_intervals[0].T
+        covered_shares.append(np.mean((low <= rows.ravel()) & (rows.ravel() <= high)))
+    return np.mean(covered_shares)
+
+
+@pytest.mark.thorough
+def test_intervals_hold_shares_of_declared_rows(monkeypatch):
+    fewer = property(lambda posterior: posterior.draw(1000, np.random.default_rng(1)))
+    monkeypatch.setattr(MarginalPosterior, "_draws", fewer)
+    assert 0.93 < declared_coverage(40) < 0.98
+    assert declared_coverage(15, fixed_scales=True) < 0.87
 
 
 def test_walkers_leave_the_sides_where_they_start():

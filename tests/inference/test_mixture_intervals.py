@@ -1,0 +1,219 @@
+"""Intervals of a fitted mixture: their coverage under a declared prior, limits of no noise and of noise alone."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import truncnorm
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.mixture import Mixture, NoisyPairs, fit_mixture
+from pymc_dirdp.inference.mixture_intervals import (
+    ErrorCurve,
+    FitErrors,
+    _Cells,
+    _drawn,
+    _mean_above_0,
+    _measured,
+)
+
+LENGTHS = (2, 4, 3, 5, 2, 4)
+
+
+def population(rng, lengths=LENGTHS, components=300):
+    """Shares `softmax(b + Z A)` with few coordinates: what the fit declares, drawn at random."""
+    places = rng.standard_normal((components, 4))
+    shares = []
+    for length in lengths:
+        logits = rng.standard_normal(length) + places @ (0.8 * rng.standard_normal((4, length)))
+        weights = np.exp(logits)
+        shares.append(weights / weights.sum(axis=1, keepdims=True))
+    return Mixture(tuple(lengths), np.concatenate(shares, axis=1))
+
+
+def measured(truth, sd, n_records, rng, *, is_public=True):
+    """Counts of records of a population, and noisy ones."""
+    size = len(truth.shares[0])
+    empty = NoisyPairs(truth.lengths, np.zeros(size), np.zeros((size, size), dtype=np.float32), sd**2, n_records)
+    counts = _drawn(empty, truth, rng)
+    return counts, replace(_measured(counts, rng), known_records=n_records if is_public else None)
+
+
+def tables(columns):
+    return [(i,) for i in range(columns)] + list(itertools.combinations(range(columns), 2))
+
+
+def counts_of(counts, columns):
+    places = tuple(counts.place(i) for i in columns)
+    return (counts.counts[places] if len(places) == 1 else counts.pair_counts[places]).ravel()
+
+
+def covered(errors, truth, counts):
+    """Which shares of pairs the intervals cover, and which counts."""
+    shares, numbers = [], []
+    for pair in tables(len(truth.lengths)):
+        if len(pair) == 2:
+            found = errors.estimate(pair, [0.95])
+            share, number = truth.table(pair).ravel(), counts_of(counts, pair)
+            (low, high), (least, most) = found.share_intervals[0].T, found.count_intervals[0].T
+            shares.append((low <= share) & (share <= high))
+            numbers.append((least <= number) & (number <= most))
+    return np.concatenate(shares), np.concatenate(numbers)
+
+
+@pytest.mark.parametrize(("sd", "n_records", "is_public"), [(20.0, 3_000, True), (60.0, 3_000, False)])
+def test_intervals_cover_what_they_say_under_the_declared_prior_and_would_not_if_the_fit_were_without_error(
+    sd, n_records, is_public
+):
+    shares, counts, careless, length = [], [], [], []
+    for seed in range(6):
+        rng = np.random.default_rng([55, seed])
+        truth = population(rng)
+        true_counts, noisy = measured(truth, sd, n_records, rng, is_public=is_public)
+        errors = FitErrors.of(noisy, fit_mixture(noisy, seed), seed)
+        of_shares, of_counts = covered(errors, truth, true_counts)
+        shares.append(of_shares.mean())
+        counts.append(of_counts.mean())
+        curve = errors.of_pairs
+        none = replace(
+            curve, excess=0.0 * curve.excess, of_shares=0.1 * curve.of_shares, of_counts=0.1 * curve.of_counts
+        )
+        careless.append([part.mean() for part in covered(replace(errors, of_pairs=none), truth, true_counts)])
+        length.append(errors.estimate([1, 3], [0.95]).count_sds.mean() / sd)
+    # Of so few cells the excess is not known well, and the fit misses nothing here: hence more than is stated.
+    assert 0.94 <= np.mean(shares) <= 0.985
+    assert 0.94 <= np.mean(counts) <= 0.985
+    assert np.max(np.mean(careless, axis=0)) < 0.9
+    # The counts alone have the noise's deviation.
+    assert np.mean(length) < 0.8
+
+
+def test_without_noise_intervals_are_those_of_a_sample_around_the_counts():
+    rng = np.random.default_rng(1)
+    truth = population(rng)
+    counts, noisy = measured(truth, 1e-3, 20_000, rng)
+    errors = FitErrors.of(noisy, fit_mixture(noisy))
+    for columns in tables(len(LENGTHS)):
+        found, number = errors.estimate(columns, [0.95]), counts_of(counts, columns)
+        np.testing.assert_allclose(found.count_means, number, atol=0.01)
+        np.testing.assert_array_equal(found.count_intervals[0], np.stack([number, number], axis=-1))
+        share = number / 20_000
+        sd = np.sqrt(share * (1 - share) / 20_000)
+        assert np.sqrt(np.mean((found.share_means - share) ** 2)) < 0.5 * np.sqrt(np.mean(sd**2))
+        assert 0.7 < np.sqrt(np.mean(found.share_sds**2) / np.mean(sd**2)) < 1.05
+
+
+def test_where_noise_hides_all_the_fit_alone_is_the_estimate():
+    rng = np.random.default_rng(2)
+    truth = population(rng)
+    _, noisy = measured(truth, 1e6, 1_000, rng)
+    errors = FitErrors.of(noisy, fit_mixture(noisy))
+    for columns in tables(len(LENGTHS)):
+        found = errors.estimate(columns, [0.95])
+        np.testing.assert_allclose(found.share_means, errors.mixture.table(columns).ravel(), atol=1e-2)
+
+
+def test_the_combined_estimate_has_the_error_that_it_states_and_no_linear_one_has_less():
+    rng = np.random.default_rng(3)
+    fit, noise, both, size = 30.0, 50.0, 10.0, 400_000
+    errors = rng.multivariate_normal([0.0, 0.0], [[fit, both], [both, noise]], size)
+    truth = 1_000.0
+    # One bin, nothing missed, and no draw: the curve has the moments above over the variance of the noise.
+    moments = np.array([[fit / noise], [both / noise]])
+    curve = ErrorCurve(np.empty(0), np.ones(1), np.zeros(1), moments, moments)
+    cells = _Cells(truth + errors[:, 0], truth + errors[:, 1], noise, np.full(size, noise))
+    for means, sds in curve.estimates(cells):
+        assert np.std(means) == pytest.approx(sds[0], rel=0.01)
+        for k in np.linspace(0, 1, 11):
+            assert sds[0] <= np.std((1 - k) * errors[:, 0] + k * errors[:, 1]) * 1.01
+
+
+def test_what_the_fit_misses_in_a_single_pair_widens_the_intervals_of_that_pair():
+    rng = np.random.default_rng(4)
+    truth = population(rng)
+    _, noisy = measured(truth, 20.0, 3_000, rng)
+    errors = FitErrors.of(noisy, fit_mixture(noisy))
+    here, there = noisy.place(1), noisy.place(3)
+    pairs = noisy.pair_counts.copy()
+    pairs[here, there] += 150 * rng.choice([-1, 1], (4, 5))
+    missed = replace(errors, noisy=replace(noisy, pair_counts=pairs))
+    assert missed.estimate([1, 3], [0.5]).count_sds.mean() > 1.1 * errors.estimate([1, 3], [0.5]).count_sds.mean()
+    np.testing.assert_array_equal(missed.estimate([0, 3], [0.5]).share_sds, errors.estimate([0, 3], [0.5]).share_sds)
+
+
+def test_intervals_of_three_columns_are_those_of_a_bootstrap_that_says_so():
+    shares = []
+    for seed in range(2):
+        rng = np.random.default_rng([56, seed])
+        truth = population(rng)
+        _, noisy = measured(truth, 20.0, 3_000, rng)
+        errors = FitErrors.of(noisy, fit_mixture(noisy, seed), seed)
+        for columns in itertools.combinations(range(len(LENGTHS)), 3):
+            found = errors.estimate(columns, [0.95])
+            (low, high), share = found.share_intervals[0].T, truth.table(columns).ravel()
+            shares.append(np.mean((low <= share) & (share <= high)))
+            assert "bootstrap" in found.caveat
+    assert 0.92 <= np.mean(shares) <= 0.99
+
+
+def test_columns_may_come_in_any_order_and_a_column_of_one_category_changes_nothing():
+    rng = np.random.default_rng(5)
+    truth = population(rng, (3, 1, 2, 4))
+    _, noisy = measured(truth, 20.0, 1_000, rng)
+    errors = FitErrors.of(noisy, fit_mixture(noisy))
+    forwards, backwards = errors.estimate([0, 3], [0.8]), errors.estimate([3, 0], [0.8])
+    np.testing.assert_allclose(backwards.share_means.reshape(4, 3).T.ravel(), forwards.share_means)
+    np.testing.assert_allclose(backwards.share_sds.reshape(4, 3).T.ravel(), forwards.share_sds)
+    np.testing.assert_array_equal(errors.estimate([0, 1, 3], [0.8]).share_sds, forwards.share_sds)
+    known = errors.estimate([1], [0.8])
+    assert (known.share_means, known.share_sds, known.count_means, known.count_sds) == (1.0, 0.0, 1_000.0, 0.0)
+
+
+def test_a_number_of_records_that_is_private_widens_the_intervals_of_large_shares():
+    rng = np.random.default_rng(9)
+    _, noisy = measured(population(rng), 150.0, 800, rng)
+    mixture = fit_mixture(noisy)
+    public = FitErrors.of(noisy, mixture)
+    private = replace(public, noisy=replace(noisy, known_records=None))
+    # The same number, which is an estimate now.
+    object.__setattr__(private.noisy, "_told", (None, noisy.n_records, 60.0**-2))
+    wider = private.estimate([0], [0.95]).share_sds / public.estimate([0], [0.95]).share_sds
+    assert np.all(wider > 1.005)
+    of_counts = [errors.estimate([0], [0.95]).count_sds for errors in (public, private)]
+    np.testing.assert_allclose(*of_counts, rtol=0.01)
+
+
+def test_records_that_are_drawn_have_the_shares_of_the_mixture_and_tables_that_agree():
+    rng = np.random.default_rng(7)
+    truth = population(rng)
+    counts, _ = measured(truth, 1.0, 100_000, rng)
+    for columns in tables(len(LENGTHS)):
+        number, share = counts_of(counts, columns), truth.table(columns).ravel()
+        assert number.sum() == 100_000
+        assert np.all(np.abs(number - 1e5 * share) < 5 * np.sqrt(1e5 * share) + 1)
+    for i, j in itertools.combinations(range(len(LENGTHS)), 2):
+        table = counts.pair_counts[counts.place(i), counts.place(j)]
+        np.testing.assert_array_equal(table.sum(axis=1), counts.counts[counts.place(i)])
+        np.testing.assert_array_equal(table.T, counts.pair_counts[counts.place(j), counts.place(i)])
+
+
+@pytest.mark.parametrize("mean", [-1e4, -30.0, -1.0, 0.0, 2.0, 40.0])
+def test_the_mean_above_0_is_that_of_a_truncated_normal_distribution(mean):
+    expected = truncnorm.mean(-mean / 2.0, np.inf, mean, 2.0) if mean > -100 else 4.0 / -mean
+    # Far below 0 digits cancel, and an excess of the noise by so little is nothing.
+    assert _mean_above_0(mean, 2.0) == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+def test_columns_and_probabilities_are_checked():
+    rng = np.random.default_rng(8)
+    _, noisy = measured(population(rng), 20.0, 500, rng)
+    errors = FitErrors.of(noisy, fit_mixture(noisy))
+    for columns in ([], [0, 0], [0, 1, 2, 3], [-1], [0, 6]):
+        with pytest.raises(ArgumentError):
+            errors.estimate(columns, [0.95])
+    for prob in ([], [0.0], [1.0], [2.0]):
+        with pytest.raises(ArgumentError):
+            errors.estimate([0, 1], prob)
+    again = FitErrors.of(noisy, fit_mixture(noisy))
+    np.testing.assert_array_equal(again.estimate([0, 1], [0.9]).share_sds, errors.estimate([0, 1], [0.9]).share_sds)
