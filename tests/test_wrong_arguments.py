@@ -23,7 +23,8 @@ ROOMS = (dirdp, auditing, bandits, curator, mechanisms, planning, plots, privacy
 # What nobody but the library makes, or that everybody derives from.
 RESULTS = {
     *("Audit", "BanditRuns", "BanditView", "Bins", "Comparison", "Counts", "DrawError", "Estimates"),
-    *("Frontier", "Guarantee", "Mechanism", "MechanismOutput", "ModelPlan", "Plan", "Policy", "PriorExpectedKL"),
+    *("Frontier", "Guarantee", "Mechanism", "MechanismOutput", "ModelPlan", "PairsPlan", "PairsRelease", "Plan"),
+    *("Policy", "PriorExpectedKL"),
     *("Report", "Statement", "Structure", "Table", "Transcript"),
     *("Verification",),
 }
@@ -351,6 +352,7 @@ CALLS = {
     },
     "choose_structure": lambda: {"guarantee": PURE, "frame": ALL, "categories": LABELS},
     "bayesian_network": lambda: {"frame": ALL, "structure": {"a": [], "b": ["a"], "c": []}, "categories": LABELS},
+    "latent_class": lambda: {"frame": ALL, "categories": LABELS},
     "naive_bayes": lambda: {"X": FEATURES, "y": FRAME["c"], "categories": LABELS, "target": "c"},
     "Classifier": lambda: {"tables": classifier().tables, "calibration": classifier().calibration},
     "Classifier.sample": lambda: {
@@ -379,6 +381,7 @@ CALLS = {
     "Dirichlet": dict,
     "Marginals": dict,
     "DirichletMechanism": lambda: {"alpha": [1, 1], "r": 0.5},
+    "PairsMechanism": lambda: {"lengths": (2, 3), "parameter": 5.0},
     "MarginalsMechanism": lambda: VARIABLES_ALONE,
     "ZeroSumMarginalsMechanism": lambda: VARIABLES_ALONE,
     "QuantilesMechanism": lambda: {"n_bins": 3, "n_candidates": 9, "scale": 1.0},

@@ -160,13 +160,19 @@ def count_families(
 
 
 def coded_records(
-    records: Any, labels: Categories, *, bound: Bound | None, times: str | None = None, most_values: int = 2 * 10**8
+    records: Any,
+    labels: Categories,
+    *,
+    otherwise: Mapping[str, int],
+    bound: Bound | None,
+    times: str | None = None,
+    most_values: int = 2 * 10**8,
 ) -> Integers:
     """Whole records as positions of labels, shape (records, variables). **Secret**.
 
     Parameters
     ----------
-    records, labels, bound, times
+    records, labels, otherwise, bound, times
         As for :func:`count_families`.
     most_values : int
         More of them would fill the memory.
@@ -178,7 +184,7 @@ def coded_records(
     """
     most = [math.prod(2 * (len(values) + 1) for values in labels.values())]
     ((columns, weights),) = _coded_families(
-        records, [list(labels)], labels, otherwise={}, bound=bound, times=times, most=most
+        records, [list(labels)], labels, otherwise=otherwise, bound=bound, times=times, most=most
     )
     n = len(columns[0]) if weights is None else int(weights.sum())
     if n * len(columns) > most_values:

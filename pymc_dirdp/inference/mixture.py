@@ -75,7 +75,7 @@ class NoisyPairs:
         return np.asarray(several & several[:, None] & (column != column[:, None]))
 
     @cached_property
-    def _told(self) -> tuple[Array, float, float]:
+    def _totals(self) -> tuple[Array, float, float]:
         """Noisy counts of columns by all tables together, and the number of records with one over its variance.
 
         A pair tells the counts of each of its columns, with noise in proportion to the length of the other, and the
@@ -87,27 +87,27 @@ class NoisyPairs:
         others = inverse.sum() - inverse
         # Sums over the other column, one for each.
         sums = np.add.reduceat(self.pair_counts.astype(np.float64), self.ends[:-1], axis=1)
-        told = (self.counts + sums @ inverse) / np.repeat(1 + others, self.lengths)
+        of_columns = (self.counts + sums @ inverse) / np.repeat(1 + others, self.lengths)
         precision = float(inverse.sum() + (inverse @ others) / 2)
         pairs = inverse @ np.add.reduceat(sums, self.ends[:-1], axis=0) @ inverse / 2
         columns = inverse @ np.add.reduceat(self.counts, self.ends[:-1])
-        return told, float(columns + pairs) / precision, precision / self.variance
+        return of_columns, float(columns + pairs) / precision, precision / self.variance
 
     @property
     def n_records(self) -> float:
         """The number of records, public or estimated; at least 1."""
-        return max(self._told[1], 1.0) if self.known_records is None else float(max(self.known_records, 1))
+        return max(self._totals[1], 1.0) if self.known_records is None else float(max(self.known_records, 1))
 
     @property
     def n_records_sd(self) -> float:
         """The standard deviation of the estimate; 0 if the number is public."""
-        return float(self._told[2] ** -0.5) if self.known_records is None else 0.0
+        return float(self._totals[2] ** -0.5) if self.known_records is None else 0.0
 
     @cached_property
     def shares(self) -> Array:
         """The shares of each column, by least squares with all that tables say of it."""
-        told, total = self._told[0], self.n_records
-        nearest = [_simplex(told[self.place(column)] / total) for column in range(len(self.lengths))]
+        counts, total = self._totals[0], self.n_records
+        nearest = [_simplex(counts[self.place(column)] / total) for column in range(len(self.lengths))]
         # None is 0: its logarithm is where a descent begins.
         return np.concatenate([(1 - _FLOOR) * shares + _FLOOR / len(shares) for shares in nearest])
 

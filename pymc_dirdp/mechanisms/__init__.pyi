@@ -10,5 +10,6 @@ from pymc_dirdp.mechanisms.joint import JointTableMechanism as JointTableMechani
 from pymc_dirdp.mechanisms.joint import ZeroSumJointTableMechanism as ZeroSumJointTableMechanism
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism as MarginalsMechanism
 from pymc_dirdp.mechanisms.marginals import ZeroSumMarginalsMechanism as ZeroSumMarginalsMechanism
+from pymc_dirdp.mechanisms.pairs import PairsMechanism as PairsMechanism
 from pymc_dirdp.mechanisms.registry import Dirichlet as Dirichlet
 from pymc_dirdp.mechanisms.registry import Marginals as Marginals

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.counting.bounding import checked_bound
-from pymc_dirdp.counting.columns import Categories, Frame, checked_categories
+from pymc_dirdp.counting.columns import Categories, Frame, Otherwise, checked_categories, checked_otherwise
 from pymc_dirdp.counting.tables import coded_records
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.mixture import COMMON_SD, COMPONENTS, RANK, SLOPE_SD
@@ -27,6 +27,7 @@ def latent_class(
     *,
     categories: Categories,
     counts: str | None = None,
+    otherwise: Otherwise | None = None,
     unit: str | None = None,
     contribution: int | None = None,
 ) -> pm.Model:
@@ -45,6 +46,8 @@ def latent_class(
         from the data. A column with one category costs nothing.
     counts : str, optional
         A column that says how many records each row of the frame stands for.
+    otherwise : mapping of str to label, optional
+        For some columns the category that stands for missing and undeclared values.
     unit, contribution : str and int, optional
         The column that says whose record it is, and how many records of each unit are counted at most.
 
@@ -97,7 +100,7 @@ def latent_class(
     if sum(len(values) > 1 for values in labels.values()) < 2:
         raise ArgumentError("Expected at least two columns with two categories or more: else there is no pair.")
     bound = checked_bound(unit, contribution, distinct=False)
-    codes = coded_records(frame, labels, bound=bound, times=counts)
+    codes = coded_records(frame, labels, otherwise=checked_otherwise(otherwise, labels), bound=bound, times=counts)
     model = _model(labels, codes)
     build_for(model, Purpose(wide=WideColumns(labels, bound)))
     return model

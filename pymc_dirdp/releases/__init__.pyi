@@ -7,6 +7,8 @@ from pymc_dirdp.releases.choices import Structure as Structure
 from pymc_dirdp.releases.likelihood import analyst_model as analyst_model
 from pymc_dirdp.releases.likelihood import latent_counts as latent_counts
 from pymc_dirdp.releases.model_plan import ModelPlan as ModelPlan
+from pymc_dirdp.releases.pairs import PairsPlan as PairsPlan
+from pymc_dirdp.releases.pairs import PairsRelease as PairsRelease
 from pymc_dirdp.releases.plan_types import Plan as Plan
 from pymc_dirdp.releases.private_model import release_of as release_of
 from pymc_dirdp.releases.report import Report as Report

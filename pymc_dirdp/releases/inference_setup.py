@@ -13,7 +13,7 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, ObservedTable, number_of, pooled, prior_of
 from pymc_dirdp.inference.tables import Posteriors, class_table, rows_are_divided
 from pymc_dirdp.mechanisms.outputs import Draws
-from pymc_dirdp.releases.opened import Opened, Published, opened
+from pymc_dirdp.releases.opened import TEXT_GROUP, Opened, Published, opened
 from pymc_dirdp.releases.wording import totals_in_words
 
 type PerTable[T] = T | Mapping[str, T] | None
@@ -68,7 +68,7 @@ def origins_of(source: Source | Sequence[Source]) -> list[Origin]:
 
 
 def _checked_source(source: Any) -> Opened:
-    if "estimate" in getattr(source, "attrs", ()) and "mechanism" not in source:
+    if "estimate" in getattr(source, "attrs", ()) and TEXT_GROUP not in getattr(source, "children", ()):
         raise ArgumentError(
             "Pass the release that was fitted: an estimate of dirdp.fit does not hold its own error, so no interval "
             "can be computed from it. Its shares are in its group 'posterior'."

@@ -199,6 +199,16 @@ class PairsRelease(Remade, Text):
         The entry of the ledger that was charged.
     counts : tuple of array of int
         The noisy counts of each of :attr:`PairsMechanism.tables`.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> from pymc_dirdp.releases.opened import content_of
+    >>> records = {"rain": ["no", "yes"] * 500, "wet": ["no", "yes"] * 500}
+    >>> model = dirdp.latent_class(records, categories={"rain": ["no", "yes"], "wet": ["no", "yes"]})
+    >>> release = content_of(dirdp.sample(dirdp.PureDP(epsilon=1.0), model))
+    >>> release, [counts.shape for counts in release.counts]
+    (PairsRelease(1-differential privacy, 2 columns), [(2,), (2,), (2, 2)])
     """
 
     plan: PairsPlan
@@ -353,7 +363,7 @@ def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
     return {
         "Answer": [],
         "Guarantee": guarantee,
-        "Mechanism": how,
+        "How": how,
         "Noise": [Line("noise", noise, 0), Line("noise", noise, 1)],
         "Use": [
             Line("to compute with it", f"pymc_dirdp.load(path) opens the file; {verb}", 1),

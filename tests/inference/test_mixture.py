@@ -1,4 +1,4 @@
-"""The mixture that is fitted to noisy pairs: what is told by them, gradients, and what the prior does."""
+"""The mixture that is fitted to noisy pairs: what is seen by them, gradients, and what the prior does."""
 
 import itertools
 import math
@@ -51,16 +51,16 @@ def test_what_all_tables_tell_has_no_bias_and_the_variance_that_is_said(lengths)
     rng = np.random.default_rng(4)
     codes = np.stack([rng.integers(length, size=400) for length in lengths], axis=1)
     found = [pairs_of(codes, lengths, 30.0, rng) for _ in range(400)]
-    numbers = np.array([noisy._told[1] for noisy in found])
+    numbers = np.array([noisy._totals[1] for noisy in found])
     sd = found[0].n_records_sd
     assert numbers.mean() == pytest.approx(400, abs=5 * sd / 20)
     assert numbers.std() == pytest.approx(sd, rel=0.15)
-    told = np.array([noisy._told[0] for noisy in found])
+    seen = np.array([noisy._totals[0] for noisy in found])
     true = np.concatenate([np.bincount(codes[:, i], minlength=length) for i, length in enumerate(lengths)])
     several = np.repeat(np.array(lengths) > 1, lengths)
     for cell in np.flatnonzero(several):
-        assert told[:, cell].mean() == pytest.approx(true[cell], abs=5 * told[:, cell].std() / 20)
-        assert told[:, cell].std() < 30.0
+        assert seen[:, cell].mean() == pytest.approx(true[cell], abs=5 * seen[:, cell].std() / 20)
+        assert seen[:, cell].std() < 30.0
 
 
 def test_a_public_number_of_records_is_taken_as_it_is():
@@ -103,9 +103,9 @@ def test_a_step_goes_up_the_density_of_the_model(monkeypatch):
         for index in list(np.ndindex(mean.shape))[:7]:
             ends = []
             for nudge in (1e-4, -1e-4):
-                moved = [one.copy() for one in before]
-                moved[number][index] += nudge
-                ends.append(log_density(noisy, *moved))
+                nudged = [one.copy() for one in before]
+                nudged[number][index] += nudge
+                ends.append(log_density(noisy, *nudged))
             slope = -(ends[0] - ends[1]) / 2e-4
             assert 10 * mean[index] == pytest.approx(slope, rel=2e-3, abs=2e-2)
 

@@ -55,6 +55,12 @@ def test_rows_that_stand_for_several_records():
     assert sorted(map(tuple, found.tolist())) == [(0, 0)] * 3 + [(1, 1)] * 2
 
 
+def test_missing_values_have_a_category_of_their_own():
+    records = RECORDS | {"a": ["x", None, "other", "x"]}
+    model = dirdp.latent_class(records, categories=CATEGORIES, otherwise={"a": "z"})
+    assert model.rvs_to_values[model["records"]].data[:, 0].tolist() == [0, 2, 2, 0]
+
+
 @pytest.mark.parametrize("frames", ["pandas", "polars", "pyarrow"])
 def test_frames_are_read_alike(frames, model):
     library = pytest.importorskip(frames)

@@ -133,7 +133,7 @@ def test_less_noise_than_the_guarantee_needs_is_a_false_statement(release, tmp_p
         dirdp.load(plan)
 
 
-@pytest.mark.parametrize("verb", ["analyse", "estimate", "release_logp", "diagnose", "private_model"])
+@pytest.mark.parametrize("verb", ["analyse", "release_logp", "diagnose", "private_model"])
 def test_verbs_about_tables_say_what_takes_pairs(verb, release):
     with pytest.raises((ReleaseError, ArgumentError, TypeError)) as raised:
         getattr(dirdp, verb)(release)
@@ -149,3 +149,23 @@ def test_an_edited_tree_is_seen(release):
     tree["posterior"]["p_a"] = tree["posterior"]["p_a"] * 0
     assert not dirdp.verify(tree)
     assert not dirdp.report(tree).title.startswith("Private pairs")
+
+
+def test_estimates_of_one_two_and_three_columns(release):
+    alone = dirdp.estimate(release)
+    assert list(alone.frame().index)[:3] == ["a[x]", "a[y]", "a[z]"]
+    pair = dirdp.estimate(release, [0.9], columns=["a", "c"]).frame()
+    assert list(pair.index) == [f"a, c[{a}, {c}]" for a in "xyz" for c in (0, 1)]
+    assert (pair["share_low_0.9"] <= pair["share"]).all()
+    assert (pair["share"] <= pair["share_high_0.9"]).all()
+    assert np.abs(pair["share"] - 1 / 6).max() < 0.1
+    assert "bootstrap" in str(dirdp.estimate(release, columns=["a", "b", "c"]))
+    assert dirdp.estimate(dirdp.fit(release), columns=["a", "c"], prob=[0.9]).frame().equals(pair)
+    for columns in (["a", "a"], ["e"], [], ["a", "b", "c", "one"], "a"):
+        with pytest.raises(ArgumentError):
+            dirdp.estimate(release, columns=columns)
+    with pytest.raises(ArgumentError, match="prior"):
+        dirdp.estimate(release, prior=[1, 1, 1])
+    network = dirdp.sample(TARGET, dirdp.bayesian_network(RECORDS, {"a": []}, categories=CATEGORIES))
+    with pytest.raises(ArgumentError, match="wide table"):
+        dirdp.estimate(network, columns=["a"])
