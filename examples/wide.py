@@ -71,6 +71,9 @@ def main() -> None:
     print(f"{len(synthetic)} synthetic records, of which the first are\n{synthetic.head(3).to_string()}")
     print(f"age and work in the records\n{table(records)}\nand in the synthetic ones\n{table(synthetic)}")
 
+    # Shares of the people that the records are from, with intervals that know of the noise and of the fit's error.
+    print(dirdp.estimate(release, columns=["home", "savings"], progressbar=False))
+
     # Any column is predicted by all others.
     people = records[:1000]
     log_proba = dirdp.predict_log_proba(fit, people.drop(columns="vote"), target="vote")

@@ -1,11 +1,11 @@
 """A wide table: how near synthetic records are to the real ones at each epsilon, and what columns cost.
 
-`uv run -m tests.benchmarks.wide_tables --data DIR` reads `adult_wide.csv.gz` and `adult_wide_domain.json` from DIR,
-releases all pairs of the fourteen columns of Adult under add-remove at delta 1e-6, and writes as many synthetic records
-as there are. Errors are total variation between synthetic and real records: means over all pairs, over all triples,
-and over triples of up to 10,000 cells. Rows of this library in `wide_tables.csv` are written again, and those of others
-stay: AIM was implemented again in NumPy from its paper (McKenna, Mullins, Sheldon and Miklau 2022) with a workload of
-all pairs and a model of up to 2 MB, and so was MST (McKenna, Miklau and Sheldon 2021). `wide_pair.csv` has one pair of
+`uv run -m tests.benchmarks.wide_tables --folder DIR` reads the files of `wide_sources.py` from DIR, releases all pairs
+of the columns under add-remove at delta 1e-6, and writes as many synthetic records as there are. Errors are total
+variation between synthetic and real records: means over all pairs, over all triples, and over triples of up to 10,000
+cells. Rows of this library in `wide_tables.csv` are written again, and those of others stay: AIM was implemented again
+in NumPy from its paper (McKenna, Mullins, Sheldon and Miklau 2022) with a workload of all pairs and a model of up to
+2 MB, and so was MST (McKenna, Miklau and Sheldon 2021). `wide_pair.csv` has one pair of
 the first seed, true and private.
 
 `--costs` measures made-up tables of 14, 58, 100 and 200 columns instead, each in a process of its own, and writes
@@ -15,7 +15,6 @@ the first seed, true and private.
 import argparse
 import csv
 import itertools
-import json
 import math
 import resource
 import subprocess
@@ -28,6 +27,7 @@ import numpy as np
 import pandas as pd
 
 import pymc_dirdp as dirdp
+from tests.benchmarks.wide_sources import SOURCES
 
 HERE = Path(__file__).parent
 OURS = "latent_class"
@@ -55,22 +55,16 @@ def errors(records, synthetic, lengths):
     return [*means, np.mean([distance for distance, cells in triples if cells <= 10_000])]
 
 
-def adult(folder):
-    lengths = json.loads((folder / "adult_wide_domain.json").read_text())
-    frame = pd.read_csv(folder / "adult_wide.csv.gz")[list(lengths)]
-    return frame, {name: list(range(length)) for name, length in lengths.items()}
-
-
-def accuracy(folder, seeds, epsilons):
-    frame, categories = adult(folder)
+def accuracy(folder, data, seeds, epsilons):
+    frame, categories = SOURCES[data](folder)
     lengths = list(map(len, categories.values()))
     records = frame.to_numpy().T
     model = dirdp.latent_class(frame, categories=categories)
-    rows, pair = [], {"true": frame.groupby(PAIR[0])[PAIR[1]].mean()}
+    rows, pair = [], {"true": frame.groupby(PAIR[0])[PAIR[1]].mean()} if data == "adult" else {}
     rng = np.random.default_rng(0)
     again = records[:, rng.integers(len(frame), size=len(frame))]
     for name, other in (("bootstrap", again), ("independent", np.stack([rng.permutation(c) for c in records]))):
-        rows.append(["adult", "", "", name, *errors(records, other, lengths), 0.0])
+        rows.append([data, "", "", name, *errors(records, other, lengths), 0.0])
     for epsilon, seed in itertools.product(epsilons, seeds):
         started = time.process_time()
         guarantee = dirdp.ApproxDP(epsilon=epsilon, delta=1e-6)
@@ -78,19 +72,21 @@ def accuracy(folder, seeds, epsilons):
         fit = dirdp.fit(release, random_seed=seed, progressbar=False)
         synthetic = dirdp.synthetic(fit, len(frame), random_seed=seed)
         seconds = time.process_time() - started
-        rows.append(["adult", epsilon, seed, OURS, *errors(records, synthetic.to_numpy().T, lengths), seconds])
+        rows.append([data, epsilon, seed, OURS, *errors(records, synthetic.to_numpy().T, lengths), seconds])
         print(*rows[-1], flush=True)
-        if seed == seeds[0]:
+        if pair and seed == seeds[0]:
             pair[f"{epsilon:g}"] = synthetic.groupby(PAIR[0])[PAIR[1]].mean()
-    _write(rows)
-    pd.DataFrame(pair).round(5).to_csv(HERE / "wide_pair.csv")
+    _write(data, rows)
+    if pair:
+        pd.DataFrame(pair).round(5).to_csv(HERE / "wide_pair.csv")
 
 
-def _write(rows):
+def _write(data, rows):
     path, others = HERE / "wide_tables.csv", []
     if path.exists():
         with path.open(encoding="utf-8", newline="") as file:
-            others = [row for row in list(csv.reader(file))[1:] if row[3] not in {OURS, "bootstrap", "independent"}]
+            mine = {(data, method) for method in (OURS, "bootstrap", "independent")}
+            others = [row for row in list(csv.reader(file))[1:] if (row[0], row[3]) not in mine]
     rounded = [[*row[:4], *(f"{value:.5f}" for value in row[4:7]), f"{row[7]:.1f}"] for row in rows]
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([HEADING, *rounded, *others])
@@ -144,8 +140,9 @@ def costs():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--data", nargs="+", choices=list(SOURCES), default=list(SOURCES))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--costs", action="store_true")
     parser.add_argument("--cost", type=int, nargs=2)
@@ -155,7 +152,8 @@ def main():
     elif asked.costs:
         costs()
     else:
-        accuracy(asked.data, asked.seeds, asked.epsilons)
+        for data in asked.data:
+            accuracy(asked.folder, data, asked.seeds, asked.epsilons)
 
 
 if __name__ == "__main__":
