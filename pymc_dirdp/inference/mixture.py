@@ -23,7 +23,7 @@ from pymc_dirdp.progress import QUIET, Bar
 
 COMPONENTS, RANK = 300, 24
 """The components of a mixture, and their coordinates. With 800 or 48 nothing was nearer."""
-SLOPE_SD, COMMON_SD = 2.5 / math.sqrt(RANK), 10.0
+SLOPE_SD, COMMON_SD = 2.5 / math.sqrt(RANK), 4.0
 """The standard deviations of slopes, so that logits differ by 2.5 among components, and of common logits."""
 STEPS = 500
 """The steps of a descent: with 2,000 the fit of Adult is hardly another."""

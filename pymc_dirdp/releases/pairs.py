@@ -4,6 +4,7 @@ A model of :func:`pymc_dirdp.latent_class` may have a hundred columns, and one t
 computer holds. So its plan names columns and no table.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -349,13 +350,21 @@ def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
     if reading.stated.counted:
         whom = f"every {who(reading.label)}: {reading.neighbours}"
     guarantee = list(stated.lines(protects=whom, protected=plan.protected, most=most))
-    guarantee += [Line("not protected", "; ".join((NOT_PROTECTED[0], "the categories", *NOT_PROTECTED[1:])), 1)]
+    truths, *others = NOT_PROTECTED
+    public = ["the number of records, and who took part"] if plan.stated.sizes_are_public else []
+    guarantee += [Line("not protected", "; ".join((truths, *public, "the categories", *others)), 1)]
     guarantee += [Line(choice.called, choice.in_words, 1) for choice in plan.after]
     guarantee += [Line("assumed", "; ".join(_believed(plan)), 1), Line("adjacency", plan.adjacency, 2)]
     how = [Line("mechanism", mechanism.in_short, 0), Line("mechanism", mechanism.in_short, 2)]
-    noise = (
-        f"standard deviation {mechanism.drawn_noise.sd:.3g} in each cell of a column or a pair, before they are fitted"
-    )
+    sd = f"{mechanism.drawn_noise.sd:.3g}"
+    noise = [Line("noise", f"standard deviation {sd} in each cell of a column or a pair", 1)]
+    if plan.n_records is not None:
+        pairs = [math.prod(mechanism.shape(table)) for table in mechanism.tables if len(table) > 1]
+        number = f"{plan.n_records * len(pairs) / sum(pairs):.3g} records"
+        noise = [
+            Line("noise", f"{sd} in a cell, where a pair has {number} on average", 0),
+            Line("noise", f"{noise[0].text}; on average a cell of a pair has {number}", 1),
+        ]
     if release is not None:
         how.append(Line("randomness", release.randomness, 2))
     verb = "dirdp.fit(release), dirdp.synthetic(release), dirdp.estimate(release, columns=[...])"
@@ -364,7 +373,7 @@ def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
         "Answer": [],
         "Guarantee": guarantee,
         "How": how,
-        "Noise": [Line("noise", noise, 0), Line("noise", noise, 1)],
+        "Noise": noise,
         "Use": [
             Line("to compute with it", f"pymc_dirdp.load(path) opens the file; {verb}", 1),
             Line("to check it", "pymc_dirdp.verify(release), without the data", 1),
