@@ -68,6 +68,20 @@ def costs() -> str:
     return f"<table>{''.join(lines)}</table>"
 
 
+def coverage() -> str:
+    """By records and epsilon the share of cells that intervals of 95 % cover, means over tables, as HTML."""
+    heads = ["records", "epsilon", "shares of pairs", "counts of pairs", "of cells with records", "columns", "length"]
+    lines, by_setting = [_line("th", heads)], defaultdict(list)
+    for row in _rows("wide_intervals.csv"):
+        figures = [float(row[name]) for name in ("shares", "counts", "occupied", "columns", "length")]
+        by_setting[int(row["records"]), float(row["epsilon"])].append(figures)
+    for (records, epsilon), settings in sorted(by_setting.items()):
+        *covered, length = np.mean(settings, axis=0)
+        figures = [*(f"{100 * share:.1f} %" for share in covered), f"{length:.2f}"]
+        lines.append(_line("td", [f"{records:,}", f"{epsilon:g}", *figures]))
+    return f"<table>{''.join(lines)}</table>"
+
+
 def error_picture(data: str = "adult") -> plt.Figure:
     """The mean error of pairs and of triples at each epsilon."""
     found = cells()

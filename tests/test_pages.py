@@ -93,6 +93,7 @@ def test_the_page_of_wide_tables_has_its_figures(monkeypatch):
     assert sum("AIM" in methods for methods in compared.values()) >= 4
     assert tables.rivals().count("<tr>") == 1 + sum(map(len, compared.values()))
     assert tables.costs().count("<tr>") == 5
+    assert tables.coverage().count("<tr>") == 1 + 3 * 4
     assert len(tables.pair_picture().axes[0].lines) == 4
     assert len(tables.error_picture().axes[0].get_legend().texts) == 3
 
