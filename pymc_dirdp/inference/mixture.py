@@ -75,38 +75,57 @@ class NoisyPairs:
         return np.asarray(several & several[:, None] & (column != column[:, None]))
 
     @cached_property
-    def _totals(self) -> tuple[Array, float, float]:
-        """Noisy counts of columns by all tables together, and the number of records with one over its variance.
-
-        A pair tells the counts of each of its columns, with noise in proportion to the length of the other, and the
-        number of records with noise in proportion to its cells.
-        """
+    def _inverse(self) -> Array:
+        """One over the length of each column that was measured, and 0 for others."""
         lengths = np.array(self.lengths, dtype=np.float64)
-        measured = lengths > 1
-        inverse = np.where(measured, 1 / lengths, 0.0)
-        others = inverse.sum() - inverse
-        # Sums over the other column, one for each.
-        sums = np.add.reduceat(self.pair_counts.astype(np.float64), self.ends[:-1], axis=1)
-        of_columns = (self.counts + sums @ inverse) / np.repeat(1 + others, self.lengths)
-        precision = float(inverse.sum() + (inverse @ others) / 2)
-        pairs = inverse @ np.add.reduceat(sums, self.ends[:-1], axis=0) @ inverse / 2
-        columns = inverse @ np.add.reduceat(self.counts, self.ends[:-1])
-        return of_columns, float(columns + pairs) / precision, precision / self.variance
+        return np.where(lengths > 1, 1 / lengths, 0.0)
 
-    @property
+    @cached_property
+    def _sums(self) -> Array:
+        """The sums of all pairs over each of their columns, shape (categories, columns)."""
+        return np.add.reduceat(self.pair_counts.astype(np.float64), self.ends[:-1], axis=1)
+
+    @cached_property
+    def column_counts(self) -> Array:
+        """Noisy counts of single columns by least squares with all tables, shape (categories,).
+
+        A pair tells the counts of each of its columns, with noise in proportion to the length of the other.
+        """
+        others = self._inverse.sum() - self._inverse
+        return np.asarray((self.counts + self._sums @ self._inverse) / np.repeat(1 + others, self.lengths))
+
+    def column_variance(self, column: int) -> float:
+        """The variance of these counts in each category of a column."""
+        return float(self.variance / (1 + self._inverse.sum() - self._inverse[column]))
+
+    @cached_property
+    def _precision(self) -> float:
+        """One over the variance of the number of records that all tables tell, in units of the noise."""
+        inverse = self._inverse
+        return float(inverse.sum() + inverse @ (inverse.sum() - inverse) / 2)
+
+    @cached_property
     def n_records(self) -> float:
-        """The number of records, public or estimated; at least 1."""
-        return max(self._totals[1], 1.0) if self.known_records is None else float(max(self.known_records, 1))
+        """The number of records, public or by least squares; at least 1.
+
+        Each table tells it, with noise in proportion to its cells.
+        """
+        if self.known_records is not None:
+            return float(max(self.known_records, 1))
+        starts = self.ends[:-1]
+        pairs = self._inverse @ np.add.reduceat(self._sums, starts, axis=0) @ self._inverse / 2
+        columns = self._inverse @ np.add.reduceat(self.counts, starts)
+        return max(float(columns + pairs) / self._precision, 1.0)
 
     @property
     def n_records_sd(self) -> float:
         """The standard deviation of the estimate; 0 if the number is public."""
-        return float(self._totals[2] ** -0.5) if self.known_records is None else 0.0
+        return math.sqrt(self.variance / self._precision) if self.known_records is None else 0.0
 
     @cached_property
     def shares(self) -> Array:
         """The shares of each column, by least squares with all that tables say of it."""
-        counts, total = self._totals[0], self.n_records
+        counts, total = self.column_counts, self.n_records
         nearest = [_simplex(counts[self.place(column)] / total) for column in range(len(self.lengths))]
         # None is 0: its logarithm is where a descent begins.
         return np.concatenate([(1 - _FLOOR) * shares + _FLOOR / len(shares) for shares in nearest])

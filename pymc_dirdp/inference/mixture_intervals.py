@@ -143,6 +143,9 @@ class FitErrors:
         cells = _Cells.of(self.noisy, self.mixture, known)
         curve = self.of_columns if len(known) == 1 else self.of_pairs
         (shares, share_sds), (counts, count_sds) = curve.estimates(cells)
+        if len(known) == 1:
+            # No fit makes up for what the draw has changed in a column, and its cells are few.
+            shares, share_sds = counts, np.sqrt(count_sds**2 + cells.total - cells.variance)
         caveat = "noisy counts and a fit to all pairs, taken together by their errors"
         n_records = self.noisy.n_records
         return _estimate(shares / n_records, share_sds / n_records, counts, count_sds, prob, caveat)
@@ -228,7 +231,7 @@ class _Cells:
     Attributes
     ----------
     expected, counts : array
-        By the fit, and as measured.
+        By the fit, and as measured: of a column, by all tables that have it.
     variance : float
         Of the noise.
     total : array
@@ -244,10 +247,13 @@ class _Cells:
     def of(cls, noisy: NoisyPairs, mixture: Mixture, columns: Sequence[int]) -> Self:
         """Those of a table of one column, or of two."""
         places = tuple(noisy.place(column) for column in columns)
-        counts = (noisy.counts if len(places) == 1 else noisy.pair_counts)[places]
+        if len(places) == 1:
+            counts, variance = noisy.column_counts[places], noisy.column_variance(columns[0])
+        else:
+            counts, variance = noisy.pair_counts[places].astype(np.float64), noisy.variance
         shares = mixture.table(columns)
         draw = noisy.n_records * shares * (1 - shares) + (noisy.n_records_sd * shares) ** 2
-        return cls(noisy.n_records * shares, counts.astype(np.float64), noisy.variance, noisy.variance + draw)
+        return cls(noisy.n_records * shares, counts, variance, variance + draw)
 
     @property
     def missed(self) -> Array:

@@ -51,11 +51,11 @@ def test_what_all_tables_tell_has_no_bias_and_the_variance_that_is_said(lengths)
     rng = np.random.default_rng(4)
     codes = np.stack([rng.integers(length, size=400) for length in lengths], axis=1)
     found = [pairs_of(codes, lengths, 30.0, rng) for _ in range(400)]
-    numbers = np.array([noisy._totals[1] for noisy in found])
+    numbers = np.array([noisy.n_records for noisy in found])
     sd = found[0].n_records_sd
     assert numbers.mean() == pytest.approx(400, abs=5 * sd / 20)
     assert numbers.std() == pytest.approx(sd, rel=0.15)
-    seen = np.array([noisy._totals[0] for noisy in found])
+    seen = np.array([noisy.column_counts for noisy in found])
     true = np.concatenate([np.bincount(codes[:, i], minlength=length) for i, length in enumerate(lengths)])
     several = np.repeat(np.array(lengths) > 1, lengths)
     for cell in np.flatnonzero(several):
