@@ -143,6 +143,8 @@ class NoisyPairs:
 
 def _simplex(values: Array) -> Array:
     """The nearest shares, which are at least 0 and add up to 1."""
+    # Of numbers without a digit behind the point 1 less would be the same number.
+    values = np.clip(values, -1e6, 1e6)
     falling = np.sort(values)[::-1]
     excess = (np.cumsum(falling) - 1) / np.arange(1, len(values) + 1)
     shares: Array = np.maximum(values - excess[np.flatnonzero(falling > excess)[-1]], 0.0)

@@ -23,7 +23,8 @@ from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.signatures import user_facing
 
-_MOST_COLUMNS, _MOST_CELLS = 300, 20_000_000
+# A fit has matrices of all categories by all categories.
+_MOST_COLUMNS, _MOST_CATEGORIES = 300, 6_500
 # Noisy counts are 64-bit integers.
 _MOST_NOISE = 2.0**40
 
@@ -38,7 +39,7 @@ class PairsMechanism(PrivacyCurves):
     ----------
     lengths : sequence of int
         The number of categories of each column, at least 1; two columns at least have more than one. At most 300
-        columns, and 20 million cells in all pairs.
+        columns, and 6,500 categories in all columns together.
     parameter : float
         Of the noise: sigma, or the scale.
     noise : {"gaussian", "geometric"}, default "gaussian"
@@ -96,11 +97,10 @@ class PairsMechanism(PrivacyCurves):
                 f"Expected at most {_MOST_COLUMNS} columns, got {len(self.columns)}: every pair of them is measured. "
                 "Release groups of columns that belong together as tables of their own."
             )
-        cells = (sum(self.lengths) ** 2 - sum(length**2 for length in self.lengths)) // 2
-        if cells > _MOST_CELLS:
+        if (categories := sum(self.lengths)) > _MOST_CATEGORIES:
             raise ArgumentError(
-                f"All pairs have {cells} cells together, and at most {_MOST_CELLS} are measured. Merge categories, or "
-                "leave columns out."
+                f"Expected at most {_MOST_CATEGORIES} categories in all columns together, got {categories}: each pair "
+                "of them is a cell. Merge categories, or leave columns out."
             )
 
     @classmethod

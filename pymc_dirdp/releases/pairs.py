@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.display import Facts, Line, visible
-from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
 from pymc_dirdp.inference.mixture import Mixture, NoisyPairs, fit_mixture
 from pymc_dirdp.inference.mixture_intervals import FitErrors
 from pymc_dirdp.mechanisms.pairs import PairsMechanism
@@ -266,9 +266,19 @@ class PairsRelease(Remade, Text):
         return noisy
 
     def mixture(self, seed: int = 0, bar: Bar = QUIET) -> Mixture:
-        """What is fitted to the noisy counts; it is computed once for a seed."""
+        """What is fitted to the noisy counts; it is computed once for a seed.
+
+        Raises
+        ------
+        ReleaseError
+            If the counts are so large that nothing can be computed from them.
+        """
         if seed not in self._fits:
-            self._fits[seed] = fit_mixture(self.noisy, seed, bar=bar)
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = fit_mixture(self.noisy, seed, bar=bar)
+            if not np.isfinite(found.shares).all():
+                raise ReleaseError("The release is damaged: nothing can be fitted to its counts, which are too large.")
+            self._fits[seed] = found
         return self._fits[seed]
 
     def errors(self, seed: int = 0, bar: Bar = QUIET) -> FitErrors:

@@ -1,5 +1,6 @@
 """The plan and the release of a wide table, as texts: what is said, what is believed, and what is refused."""
 
+import contextlib
 import copy
 import json
 import pickle
@@ -118,6 +119,18 @@ FORGED = (
 def test_texts_that_contradict_themselves(release, change):
     with pytest.raises(ReleaseError):
         understood(edited(release, change))
+
+
+@pytest.mark.parametrize("number", [2**62, -(2**62), 2**40])
+def test_counts_that_no_table_has_are_fitted_or_refused(release, number, tmp_path):
+    stored = content_of(release)
+    huge = replace(stored, counts=tuple(np.full_like(counts, number) for counts in stored.counts))
+    path = tmp_path / "huge.json"
+    path.write_text(huge.text)
+    found = None
+    with contextlib.suppress(ReleaseError):
+        found = dirdp.log_likelihood(path, RECORDS)
+    assert found is None or np.isfinite(found).all()
 
 
 def test_less_noise_than_the_guarantee_needs_is_a_false_statement(release, tmp_path):
