@@ -161,7 +161,7 @@ class MarginalPosterior:
     def _expected(self, x: Array) -> Array:
         """Expected counts at some coordinates; shares where there are no records."""
         shares = softmax(x[..., : self._cells - 1] @ self._functions, axis=-1)
-        records = max(self._n_records, 1e-9) if self._is_public else x[..., -1:]
+        records = max(self._n_records, 1e-9) if self._is_public else np.exp(x[..., -1:])
         return np.asarray(records * shares)
 
     def _slopes(self, form: tuple[Array, Array]) -> _Slopes:
@@ -175,12 +175,13 @@ class MarginalPosterior:
             pulled = expected @ curved
             value = np.sum(expected * (h - 0.5 * pulled), axis=1) - 0.5 * np.log(squares / self._spread) @ self._size
             slope = expected * (h - pulled)
-            records = expected.sum(axis=1, keepdims=True)
-            total = slope.sum(axis=1, keepdims=True) / records
-            gradient = (slope - expected * total) @ self._functions.T - (self._size / squares)[:, self._group] * effects
+            records, total = (each.sum(axis=1, keepdims=True) for each in (expected, slope))
+            slope -= expected * (total / records)
+            gradient = slope @ self._functions.T - (self._size / squares)[:, self._group] * effects
             if self._is_public:
                 return value, gradient
-            return np.where(x[:, -1] > 0, value, -np.inf), np.concatenate([gradient, total], axis=1)
+            # All numbers of records are as likely as one another, so their logarithms are not.
+            return value + x[:, -1], np.concatenate([gradient, total + 1], axis=1)
 
         return slopes
 
@@ -190,7 +191,8 @@ class MarginalPosterior:
         weights = (self._size / (self._spread + effects**2 @ self._in_group))[self._group]
         changes = (self._functions - self._functions @ expected[:, None] / expected.sum()) * expected
         if not self._is_public:
-            changes, weights = np.vstack([changes, expected / expected.sum()]), np.append(weights, 0.0)
+            # At the mode the slope of the likelihood along the logarithm is -1, and this is what it adds.
+            changes, weights = np.vstack([changes, expected]), np.append(weights, 1.0)
         return np.diag(weights) + changes @ form[1] @ changes.T, weights
 
     @cached_property
@@ -198,7 +200,7 @@ class MarginalPosterior:
         """The coordinates at which the gradient vanishes with the variance of the sample taken from there."""
         x = np.zeros(self._cells - 1 + (not self._is_public))
         if not self._is_public:
-            x[-1] = self._n_records
+            x[-1] = math.log(max(self._n_records, 1.0))
         for _ in range(200):
             form = self._form(self._expected(x))
             slopes = self._slopes(form)

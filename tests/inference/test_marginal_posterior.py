@@ -130,6 +130,31 @@ def test_a_private_number_of_records_is_what_the_totals_say():
     np.testing.assert_allclose(known.counts.std(axis=0), np.sqrt(400 * 2 / 3), rtol=0.15)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("noisy", [[60.0, 25.0], [5.0, -40.0], [-150.0, -90.0]])
+def test_a_private_number_of_records_behind_wide_noise_is_what_sums_over_a_grid_give(noisy):
+    """The noise has a standard deviation of 50, so a total may be negative; the number of records is not."""
+    noisy, variance = np.array(noisy), 2500.0
+    drawn = posterior((2,), [Measurement(("a",), noisy, variance)], None).draw(20_000, np.random.default_rng(1))
+    # Trapezoids in both: the effect and the number of records.
+    effect, n = np.linspace(-40, 40, 2001)[:, None], np.linspace(0.25, 600.25, 1201)
+    p = 1 / (1 + np.exp(-np.sqrt(2) * effect))
+    log = -1.5 * np.log1p(3 * effect**2 / np.pi**2)
+    # The variance of the sample hardly counts beside that of the noise, so one at the mean will do.
+    spread = variance + drawn.counts.mean(axis=0) / 2
+    for share, seen_, v in zip((p, 1 - p), noisy, spread, strict=True):
+        log = log - 0.5 * (seen_ - n * share) ** 2 / v
+    weights = np.exp(log - log.max())
+    weights /= weights.sum()
+    records, total = weights.sum(axis=0), drawn.counts.sum(axis=1)
+    mean = records @ n
+    sd = np.sqrt(records @ (n - mean) ** 2)
+    assert total.mean() == pytest.approx(mean, abs=0.1 * sd)
+    assert total.std() == pytest.approx(sd, rel=0.1)
+    share = np.sum(weights * p)
+    assert drawn.shares[:, 0].mean() == pytest.approx(share, abs=0.03)
+
+
 @pytest.mark.parametrize("n_records", [500, None])
 def test_gradients_are_those_of_the_density(n_records):
     rng = np.random.default_rng(2)
