@@ -69,17 +69,17 @@ def lines_of(settings: Settings[Design | EveryRound], state: Sequence[tuple[str,
     ]
     if settings.unit != REWARD:
         privacy.append(("assumed", f"one {settings.unit} has the same name in every update"))
-    if settings.seeded:
-        privacy.append(("warning", "drawn with a seed, so this run is not private"))
-    sections = {"Privacy": privacy, "Rules": design.facts(), "So far": state}
+    sections = {"Guarantee": privacy, "Rules": design.facts(), "So far": state}
     lines = {heading: [Line(label, text, 1) for label, text in lines] for heading, lines in sections.items()}
     (_, guarantee), (_, protected) = privacy[:2]
     # Their first parts fit on a screen.
-    shortened = [("guarantee", guarantee.partition(": ")[0]), ("protects", protected.partition(". ")[0])]
-    brief = (*shortened, *(privacy[-1:] if settings.seeded else ()), *state[:4])
-    screen = [Line(label, text, 0) for label, text in brief]
+    lines["Guarantee"] += [
+        Line("guarantee", guarantee.partition(": ")[0], 0),
+        Line("protects", protected.partition(". ")[0], 0),
+    ]
+    lines["So far"] += [Line(label, text, 0) for label, text in state[:4]]
     following = Line("next", "bandit.posterior() says which arm is best; full=True says more", 0)
-    return {"Answer": [], **lines, "On a screen": screen, "Use": [following]}
+    return {"Answer": [], **lines, "Use": [following]}
 
 
 # What anybody may see of a bandit: all of it is made of released numbers.

@@ -19,7 +19,6 @@ from pymc_dirdp.releases.claims import Claiming
 from pymc_dirdp.releases.facts import lines_of, no_guarantee, title_of
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import Opened, content_of, opened
-from pymc_dirdp.releases.pairs import PairsRelease
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.verification import verified, verify
 from pymc_dirdp.releases.view import LEFT_OUT, view
@@ -72,7 +71,7 @@ def report(release: Any, *, full: bool = False) -> Report:
     source = content_of(release)
     if isinstance(source, Claiming | Ledger):
         title, facts = source._facts()
-        if isinstance(source, PairsRelease) and not (found := verify(release)).follows:
+        if isinstance(source, Claiming) and not (found := verify(release)).follows:
             others = {heading: lines for heading, lines in facts.items() if heading != "Guarantee"}
             title, facts = found.headline, {"Answer": [], **no_guarantee(found.failures), **others}
         return Report(title, _sections(facts) if full else _screen(facts))

@@ -6,25 +6,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, BudgetError, DataError, SeededReleaseWarning
 from pymc_dirdp.releases.opened import content_of
-
-CATEGORIES = {"a": ["x", "y", "z"], "b": ["x", "y", "z"], "c": [0, 1], "one": ["only"]}
-KINDS = (
-    dirdp.ApproxDP(epsilon=1.0, delta=1e-6),
-    dirdp.PureDP(epsilon=1.0),
-    dirdp.ZeroCDP(rho=0.05),
-    dirdp.RenyiDP(order=8.0, epsilon=0.5),
-    dirdp.TruncatedCDP(rho=0.05, omega=10.0),
-)
-TARGET = KINDS[0]
-
-
-def made_up(n=900):
-    i = np.arange(n)
-    codes = {"a": i % 3, "b": (i + (i % 10 == 0)) % 3, "c": (i // 3) % 2, "one": 0 * i}
-    return {name: np.array(CATEGORIES[name])[values] for name, values in codes.items()}
-
-
-RECORDS = made_up()
+from tests.releases.wide_records import CATEGORIES, KINDS, RECORDS, TARGET, made_up
 
 
 @pytest.fixture(scope="module")

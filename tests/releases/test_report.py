@@ -14,6 +14,7 @@ from pymc_dirdp.mechanisms.registry import Dirichlet, noises
 from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.privacy.odds import Odds
+from tests.releases.wide_records import CATEGORIES, RECORDS
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 NOISES = noises(public_totals=True).values()
@@ -280,3 +281,27 @@ def test_a_bandit_and_its_transcript_have_one_report(full):
         bandit.update(bandit.select(), 1)
     assert str(dirdp.report(bandit, full=full)) == str(dirdp.report(bandit.transcript(), full=full))
     assert "1-D" in words_of(str(dirdp.report(bandit))) or "1-differential" in words_of(str(dirdp.report(bandit)))
+
+
+def seeded(kind):
+    if kind in ("bandit", "transcript"):
+        bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0), random_seed=1)
+        bandit.update(["a"] * 200, [1] * 200)
+        return bandit.transcript() if kind == "transcript" else bandit
+    guarantee = dirdp.PureDP(epsilon=1.0)
+    if kind == "release":
+        return dirdp.sample(guarantee, survey(100), mechanism="geometric", random_seed=1)
+    return dirdp.sample(guarantee, dirdp.latent_class(RECORDS, categories=CATEGORIES), random_seed=1)
+
+
+@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
+@pytest.mark.parametrize("kind", ["release", "pairs", "bandit", "transcript"])
+def test_what_does_not_verify_states_no_guarantee_whatever_it_is(kind):
+    found = seeded(kind)
+    assert not dirdp.verify(found)
+    for full in (False, True):
+        text = words_of(str(dirdp.report(found, full=full)))
+        assert "drawn with a seed" in text
+        assert "1-differential privacy" not in text
+        assert "nobody can tell" not in text
+        assert "protects" not in text
