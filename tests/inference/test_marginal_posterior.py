@@ -151,8 +151,11 @@ def test_a_private_number_of_records_behind_wide_noise_is_what_sums_over_a_grid_
     sd = np.sqrt(records @ (n - mean) ** 2)
     assert total.mean() == pytest.approx(mean, abs=0.1 * sd)
     assert total.std() == pytest.approx(sd, rel=0.1)
-    share = np.sum(weights * p)
-    assert drawn.shares[:, 0].mean() == pytest.approx(share, abs=0.03)
+    assert drawn.shares[:, 0].mean() == pytest.approx(np.sum(weights * p), abs=0.03)
+    # Noise hides the share, and the tails of the prior remain, which walkers reach slowly: .7 to .9 of them. Of 2.6
+    # degrees of freedom in the place of 2 there are half as many.
+    extreme = np.sum(weights * (np.abs(effect) > 6.5))
+    assert np.mean(drawn.shares.min(axis=-1) < 1 / (1 + np.exp(6.5 * np.sqrt(2)))) == pytest.approx(extreme, rel=0.3)
 
 
 @pytest.mark.parametrize("n_records", [500, None])
