@@ -64,7 +64,7 @@ def horse_kicks():
         level, slope, bend = pm.Normal("level", 2, 1), pm.Normal("slope", 0, 1), pm.Normal("bend", 0, 1)
         x = (years - 9.5) / 10
         pm.Poisson("deaths", pm.math.exp(level + slope * x + bend * x**2), observed=KICKS)
-    return model, dirdp.private_model(dirdp.PureDP(epsilon=0.5), model, counts=["deaths"])
+    return model, dirdp.private_model(dirdp.PureDP(epsilon=0.5), model, count_variables=["deaths"])
 
 
 def draw(name, model, private):

@@ -31,7 +31,7 @@ def widths(model):
 # What is made up may be released with a seed, and as often as we like.
 warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
 warnings.simplefilter("ignore", dirdp.errors.RepeatedReleaseWarning)
-plan = dirdp.plan(guarantee, regression(np.zeros(20, dtype=int)), any_model=True, counts=["deaths"])
+plan = dirdp.plan(guarantee, regression(np.zeros(20, dtype=int)), any_model=True, count_variables=["deaths"])
 print(plan)
 ratios = []
 for seed, deaths in enumerate(pm.draw(regression(np.zeros(20, dtype=int))["deaths"], 5, random_seed=1)):

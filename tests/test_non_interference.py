@@ -273,7 +273,7 @@ MODELS = {
     groups_with_dims: ({"levels": {"group": 5}}, (4, 5, 6, 10)),
     two_questions: ({"jointly": [["first", "second"]]}, (4, 5)),
     capped: ({}, (6, 7, 8)),
-    cases: ({"counts": ["y"]}, (5, 6)),
+    cases: ({"count_variables": ["y"]}, (5, 6)),
     trials: ({"contribution": 1}, (5, 6)),
     effects_of_persons: ({}, ()),
     covariate_of_records: ({}, ()),

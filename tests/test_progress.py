@@ -200,7 +200,7 @@ def test_a_network_counts_its_tables(monkeypatch):
     monkeypatch.setattr("pymc_dirdp.releases.analysis.Bar", Counted)
     for jointly in (True, False):
         Counted.made = []
-        dirdp.analyse(release, 5, chains=1, jointly=jointly)
+        dirdp.analyse(release, 5, chains=1, same_records=jointly)
         assert [(bar.done, bar.total) for bar in Counted.made] == [(2, 2)]
 
 

@@ -350,9 +350,9 @@ CALLS = {
         "candidates": list(range(0, 61, 10)),
         "ledger": None,
     },
-    "choose_structure": lambda: {"guarantee": PURE, "frame": ALL, "categories": LABELS},
-    "bayesian_network": lambda: {"frame": ALL, "structure": {"a": [], "b": ["a"], "c": []}, "categories": LABELS},
-    "latent_class": lambda: {"frame": ALL, "categories": LABELS},
+    "choose_structure": lambda: {"guarantee": PURE, "records": ALL, "categories": LABELS},
+    "bayesian_network": lambda: {"records": ALL, "structure": {"a": [], "b": ["a"], "c": []}, "categories": LABELS},
+    "latent_class": lambda: {"records": ALL, "categories": LABELS},
     "naive_bayes": lambda: {"X": FEATURES, "y": FRAME["c"], "categories": LABELS, "target": "c"},
     "Classifier": lambda: {"tables": classifier().tables, "calibration": classifier().calibration},
     "Classifier.sample": lambda: {
@@ -365,7 +365,7 @@ CALLS = {
     },
     "Classifier.predict_log_proba": lambda: {"X": FEATURES},
     "fit": lambda: {"release": network(), **quiet},
-    "log_likelihood": lambda: {"release": network(), "frame": ALL},
+    "log_likelihood": lambda: {"release": network(), "records": ALL},
     "predict_log_proba": lambda: {"release": network(), "X": FEATURES, "target": "c"},
     "synthetic": lambda: {"release": network(), "n_records": 5},
     # Pictures

@@ -28,7 +28,7 @@ def audit(
     n: int | None = None,
     sampler: str | None = None,
     steps: int | None = None,
-    confidence: float = 1 - 1e-6,
+    prob: float = 1 - 1e-6,
     last_bits: bool = False,
     random_seed: Seed = None,
 ) -> Audit:
@@ -61,8 +61,8 @@ def audit(
     steps : int, optional
         The steps of the exact sampler of a `DirichletMechanism`. Fewer are faster, and make another release, which
         loses less.
-    confidence : float, default 1 - 1e-6
-        The confidence in all bounds together. They are valid for every mechanism and every n.
+    prob : float, default 1 - 1e-6
+        The confidence level of all bounds together. They are valid for every mechanism and every n.
     last_bits : bool, default False
         Attack the floating-point numbers too, and not only the distribution that they stand for: the last bits that are
         zero tell how a sum was rounded, and so what was added. This attack breaks all noise in floating point.
@@ -90,7 +90,7 @@ def audit(
     >>> audit(mechanism, sampler="fast", claim=claim, n=20_000, random_seed=1).verdict
     'refuted'
     """
-    doubt = 1 - open_unit_interval(confidence=confidence)
+    doubt = 1 - open_unit_interval(prob=prob)
     x, y = _neighbours(mechanism, pair, claim)
     source = Source(mechanism, sampler=sampler, steps=steps).checked()
     of_all = measures(source.known, claim, delta)

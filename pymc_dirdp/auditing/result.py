@@ -302,7 +302,7 @@ def chance_to_refute(
     *,
     pair: tuple[ArrayLike, ArrayLike] | None = None,
     n: int = 100_000,
-    confidence: float = 1 - 1e-6,
+    prob: float = 1 - 1e-6,
 ) -> float:
     """Probability that `audit(mechanism, claim=claim, n=n)` says "refuted", if it chooses the best event.
 
@@ -312,7 +312,7 @@ def chance_to_refute(
         Of this library, with its true distribution.
     claim : Guarantee
         What is said of it, right or wrong.
-    pair, n, confidence
+    pair, n, prob
         The arguments of `audit`, which has one `delta`.
 
     Returns
@@ -327,7 +327,7 @@ def chance_to_refute(
     >>> chance_to_refute(DirichletMechanism([1, 1, 1], 0.5), PureDP(epsilon=0.5), n=20_000)
     0.99...
     """
-    size, doubt = integer(100, n=n), 1 - open_unit_interval(confidence=confidence)
+    size, doubt = integer(100, n=n), 1 - open_unit_interval(prob=prob)
     x, y = mechanism.worst_pair() if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
     of_all = measures(mechanism, claim, 1e-5)
     trials, level = parts(size, likelihood=True).counted, doubt / len(of_all)
@@ -427,7 +427,7 @@ class Audit(Tabular):
         The sampler that the outputs come from, with the number of steps if it was given; `"black box"` for a function.
     n : int
         Number of outputs for each data set. Which part of them is counted is decided by fair coins.
-    confidence : float
+    prob : float
         All bounds hold at once with this probability at least, over the outputs.
     claim : Guarantee, PrivacyCurves or None
         What was stated about the mechanism.
@@ -448,7 +448,7 @@ class Audit(Tabular):
     mechanism: str
     sampler: str
     n: int
-    confidence: float
+    prob: float
     claim: Guarantee | PrivacyCurves | None
     last_bits: bool
     bounds: tuple[Bound, ...]
@@ -490,7 +490,7 @@ class Audit(Tabular):
         sampler = "" if self.sampler == self.mechanism else f", sampler {self.sampler}"
         title = (
             f"{self.mechanism}{sampler}: {self.verdict}; {self.n} draws from each data set, false alarm below "
-            f"{1 - self.confidence:.2g}"
+            f"{1 - self.prob:.2g}"
         )
         return [title], [asdict(bound) for bound in self.bounds], self._meaning
 

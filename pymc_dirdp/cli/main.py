@@ -354,7 +354,7 @@ def _made_up(facts: Declaration, number: int | None) -> "pm.Model":
 
 def _network(facts: Declaration, columns: dict[str, Any], counts: str | None) -> "pm.Model":
     return dirdp.bayesian_network(
-        columns, facts.structure, categories=facts.categories, alpha=facts.prior, counts=counts
+        columns, facts.structure, categories=facts.categories, prior=facts.prior, counts=counts
     )
 
 

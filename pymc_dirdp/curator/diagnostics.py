@@ -157,7 +157,9 @@ def _posterior_given(release: Published, draws: int, rng: np.random.Generator) -
     """Draws given what was published, as anybody may draw them, table by table; none without a size to plan for."""
     try:
         numbers = planned_numbers(release)
-        found = analyse(release, draws, chains=1, jointly=False, n_prior=numbers, random_seed=rng, progressbar=False)
+        found = analyse(
+            release, draws, chains=1, same_records=False, n_prior=numbers, random_seed=rng, progressbar=False
+        )
     except ArgumentError:
         return xr.Dataset()
     return found["posterior"].to_dataset()

@@ -217,7 +217,7 @@ def _estimates_of(release: Published, own: tuple[Distribution, ...]) -> dict[str
     """The estimates of :func:`pymc_dirdp.estimate`, table by table; NaN where they need more than the release says."""
     shapes = {distribution.table.name: distribution.counts.shape for distribution in own}
     try:
-        found = estimate(release, jointly=False, n_prior=planned_numbers(release), progressbar=False).tables
+        found = estimate(release, same_records=False, n_prior=planned_numbers(release), progressbar=False).tables
     except ArgumentError:
         return {name: np.full(shape, np.nan) for name, shape in shapes.items()}
     return {name: found[name].share_means.reshape(shape) for name, shape in shapes.items()}

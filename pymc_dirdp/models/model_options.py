@@ -32,7 +32,7 @@ class ModelOptions:
 
     public: Any = ()
     levels: Any = None
-    counts: Any = ()
+    count_variables: Any = ()
     jointly: Any = ()
     support: Any = None
     unit: Any = None
@@ -51,7 +51,7 @@ class ModelOptions:
             "levels": {
                 key: integer(1, **{f"levels[{key!r}]": k}) for key, k in mapping_of_names(levels=self.levels).items()
             },
-            "counts": list_of_names(counts=self.counts),
+            "count_variables": list_of_names(count_variables=self.count_variables),
             "jointly": groups_of_names(jointly=self.jointly),
             "disjoint": None if self.disjoint is None else groups_of_names(disjoint=self.disjoint),
             "support": mapping_of_names(support=self.support),
@@ -74,7 +74,7 @@ class ModelOptions:
         """The adjacency, by default add-remove where the number of people is what is counted."""
         if self.adjacency is not None:
             return self.adjacency
-        return "add-remove" if self.counts else "replace-one"
+        return "add-remove" if self.count_variables else "replace-one"
 
     @property
     def records_are_public(self) -> bool:

@@ -106,7 +106,7 @@ def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: ModelOptions)
         )
     stored = stored_observations(rv, model)
     shape = stored_shape(stored)
-    if name in said.counts:
+    if name in said.count_variables:
         return _counts(rv, shape, model, inputs, said)
     if called in ("Binomial", "Multinomial") and said.trials_are_people and has_several_trials(rv, said):
         return _trials(rv, shape, model, inputs, said)
@@ -116,7 +116,7 @@ def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: ModelOptions)
 
 def has_several_trials(rv: Node, said: ModelOptions) -> bool:
     """Whether an observation of a variable may be that of several people. A private number of trials may be any."""
-    if operation(rv) not in TRIALS or rv.name in said.counts:
+    if operation(rv) not in TRIALS or rv.name in said.count_variables:
         return False
     trials = parameters(rv)[1][0]
     # Numbers of trials that may be data are not looked at.
@@ -206,7 +206,7 @@ def _counts(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
         raise refused(name, "has vectors as observations", "Say contribution=1 if each trial is another person.")
     if said.records_are_public:
         raise ArgumentError(
-            f"counts={name!r} keeps the number of people private. Say adjacency='add-remove', or leave it out."
+            f"count_variables=[{name!r}] has a private number of people. Pass adjacency='add-remove', or leave it out."
         )
     size = math.prod(shape)
     said.check_cells(name, size)

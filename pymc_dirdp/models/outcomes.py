@@ -729,9 +729,9 @@ def _support(rv: Node, short: Node, entry: Node, core: int, inputs: Inputs, said
         raise asked(
             name,
             "has no largest value, or more than 256 values",
-            f"Say counts=[{name!r}] if each observation is a number of people; cap it by pm.Censored(..., upper=k); or "
-            f"list its values as support={{{name!r}: [...]}}.",
-            Answer({"counts": (name,)}),
+            f"Pass count_variables=[{name!r}] if each observation is a number of people; cap it by pm.Censored(..., "
+            f"upper=k); or list its values as support={{{name!r}: [...]}}.",
+            Answer({"count_variables": (name,)}),
         )
     support = tried[found]
     if len(support) < 2:

@@ -98,7 +98,7 @@ def effect_of_person(model: pm.Model, said: ModelOptions) -> Effect | None:
         return None
     dims, lengths = set(), set()
     for rv in model.observed_RVs:
-        if str(rv.name) not in said.counts and len(axes_of(rv, model).axes):
+        if str(rv.name) not in said.count_variables and len(axes_of(rv, model).axes):
             axis = people_axis(rv, model, said)
             dims |= {name for name in (axes_of(rv, model).axes[axis],) if isinstance(name, str)}
             if said.records_are_public:

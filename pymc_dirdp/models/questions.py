@@ -9,7 +9,7 @@ import numpy as np
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.privacy_unit import as_code
 
-ADDED = frozenset({"public", "counts", "jointly"})
+ADDED = frozenset({"public", "count_variables", "jointly"})
 """Options whose names are added to those that were said before."""
 
 
@@ -21,8 +21,8 @@ class Answer:
     Attributes
     ----------
     options : mapping of str to object
-        The options that say it. Names in `public` and `counts`, and groups in `jointly`, are added to those that were
-        said before; other options replace what was said.
+        The options that say it. Names in `public` and `count_variables`, and groups in `jointly`, are added to those
+        that were said before; other options replace what was said.
     why : str
         When it is true, as the end of a sentence that begins with the options.
     """

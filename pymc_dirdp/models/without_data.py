@@ -62,7 +62,7 @@ def refuse_free_variables(
                 name,
                 "has an entry for each record, and effects of single persons are their data",
                 "Say unit= with the axis of the people if an observation is all that a person answers: a pm.Normal "
-                "effect of each of them is integrated out then. Name the observed variable in counts= if each "
+                "effect of each of them is integrated out then. Name the observed variable in count_variables= if each "
                 "observation is a number of people, as in a Poisson regression, or say contribution=1 if each trial is "
                 "a person. Otherwise give groups of records an effect, chosen by a covariate of codes, as in "
                 "effect[group].",

@@ -20,7 +20,7 @@ from pymc_dirdp.models.table import PYMC_NAMES, check_labels, is_path_name
 from pymc_dirdp.releases.choices import Structure
 from pymc_dirdp.signatures import user_facing
 
-Alpha = float | Mapping[str, ArrayLike]
+Prior = float | Mapping[str, ArrayLike]
 Parents = Mapping[str, Iterable[str]]
 
 
@@ -32,7 +32,7 @@ def naive_bayes(
     categories: Categories,
     target: str | None = None,
     structure: Parents | None = None,
-    alpha: Alpha = 1.0,
+    prior: Prior = 1.0,
     unit: str | None = None,
     contribution: int | None = None,
 ) -> pm.Model:
@@ -55,7 +55,7 @@ def naive_bayes(
         Parents of features among the features, beside the class: what :func:`choose_structure` has chosen from the
         features alone, or what is public. Features that depend on each other are then not counted as independent
         evidence. Pass a chosen structure as `after=` to :func:`pymc_dirdp.plan` or :func:`pymc_dirdp.sample`, too.
-    alpha : float or mapping of str to array_like, default 1.0
+    prior : float or mapping of str to array_like, default 1.0
         Prior parameters, by variable: a number, or an array that broadcasts to the variable's table.
     unit, contribution : optional
         As in :func:`bayesian_network`.
@@ -106,7 +106,7 @@ def naive_bayes(
         columns = {name: column_of(X, name) for name in (*features, *([] if unit is None else [unit]))} | {named: y}
     parents: dict[str, list[str]] = {named: []}
     parents |= {name: [*_names(name, beside.get(name, ())), named] for name in features}
-    model = bayesian_network(columns, parents, categories=categories, alpha=alpha, unit=unit, contribution=contribution)
+    model = bayesian_network(columns, parents, categories=categories, prior=prior, unit=unit, contribution=contribution)
     _build(model, structure, target=named)
     return model
 
@@ -125,11 +125,11 @@ def class_name(y: ArrayLike | str, target: str | None, categories: Categories) -
 
 @user_facing
 def bayesian_network(
-    frame: Frame | str | PathLike[str],
+    records: Frame | str | PathLike[str],
     structure: Parents | Iterable[tuple[str, str]],
     *,
     categories: Categories,
-    alpha: Alpha = 1.0,
+    prior: Prior = 1.0,
     counts: str | None = None,
     unit: str | None = None,
     contribution: int | None = None,
@@ -138,7 +138,7 @@ def bayesian_network(
 
     Parameters
     ----------
-    frame : data frame, mapping of str to one-dimensional array, table of an engine, or path
+    records : data frame, mapping of str to one-dimensional array, table of an engine, or path
         The records, as :func:`pymc_dirdp.count` takes them. DuckDB counts all tables in one pass over them.
     structure : mapping of str to iterable of str, or iterable of (parent, child), or directed graph of networkx
         The parents of each variable. It is public: a structure that was learned from the data is not protected, unless
@@ -147,10 +147,10 @@ def bayesian_network(
     categories : mapping of str to sequence
         All values that each variable could take. They are public, so they are not taken from the data. They become
         coords, so those of one variable are all texts or all numbers.
-    alpha : float or mapping of str to array_like, default 1.0
+    prior : float or mapping of str to array_like, default 1.0
         Prior parameters, by variable: a number, or an array that broadcasts to the variable's table.
     counts : str, optional
-        A column that says how many records each row of the frame stands for. By default each row is one record.
+        A column that says how many records each row of the records stands for. By default each row is one record.
     unit, contribution : str and int, optional
         The column that says whose record it is, and how many records of each unit are counted at most, the same ones in
         all tables. :func:`plan` then protects these units.
@@ -188,14 +188,14 @@ def bayesian_network(
     for name, values in labels.items():
         refuse_labels(name, values)
     parents = {name: _dividing(given, labels) for name, given in parents.items()}
-    if isinstance(alpha, Mapping) and (unknown := [name for name in alpha if name not in parents]):
-        raise ArgumentError(f"alpha has {unknown[0]!r}, which is no variable of the model.")
+    if isinstance(prior, Mapping) and (unknown := [name for name in prior if name not in parents]):
+        raise ArgumentError(f"prior has {unknown[0]!r}, which is no variable of the model.")
     shapes = {name: table_shape([*given, name], labels) for name, given in parents.items()}
-    priors = {name: _prior(name, alpha, shape) for name, shape in shapes.items()}
+    priors = {name: _prior(name, prior, shape) for name, shape in shapes.items()}
     # Everything public is checked by now. Each column is read once, however many tables it is in.
     bound = checked_bound(unit, contribution, distinct=False)
     found = count_families(
-        frame, [(*given, name) for name, given in parents.items()], labels, otherwise={}, bound=bound, times=counts
+        records, [(*given, name) for name, given in parents.items()], labels, otherwise={}, bound=bound, times=counts
     )
     with pm.Model(coords={name: tuple(values) for name, values in labels.items()}) as model:
         for (name, given), table in zip(parents.items(), found, strict=True):
@@ -314,19 +314,19 @@ def refuse_labels(name: str, labels: list[Any]) -> None:
     check_labels(name, labels, "the model")
 
 
-def _prior(name: str, alpha: Alpha, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    given = alpha.get(name, 1.0) if isinstance(alpha, Mapping) else alpha
+def _prior(name: str, prior: Prior, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    given = prior.get(name, 1.0) if isinstance(prior, Mapping) else prior
     try:
         array = np.asarray(given, dtype=float)
     except (OverflowError, TypeError, ValueError):
-        raise ArgumentError(f"Expected alpha[{name!r}] to be numbers, got {type_name(given)}.") from None
+        raise ArgumentError(f"Expected prior[{name!r}] to be numbers, got {type_name(given)}.") from None
     try:
         table = np.broadcast_to(array, shape)
     except ValueError:
         raise ArgumentError(
-            f"Expected alpha[{name!r}] to broadcast to the table's shape {shape}, got shape {array.shape}."
+            f"Expected prior[{name!r}] to broadcast to the table's shape {shape}, got shape {array.shape}."
         ) from None
-    return positive_array(fewest=1, **{f"alpha of {name!r}": table})
+    return positive_array(fewest=1, **{f"prior of {name!r}": table})
 
 
 def _stored(counts: NDArray[np.int64]) -> NDArray[Any]:

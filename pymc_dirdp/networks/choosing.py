@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @user_facing
 def choose_structure(
     guarantee: Guarantee,
-    frame: Frame | str | PathLike[str],
+    records: Frame | str | PathLike[str],
     *,
     categories: Categories,
     share: float = 0.25,
@@ -55,7 +55,7 @@ def choose_structure(
     ----------
     guarantee : Guarantee
         What the structure and the tables of its network will keep together.
-    frame : data frame, mapping of str to one-dimensional array, table of an engine, or path
+    records : data frame, mapping of str to one-dimensional array, table of an engine, or path
         The records, as :func:`pymc_dirdp.count` takes them.
     categories : mapping of str to sequence
         All values that each variable could take. They are public, so they are not taken from the data. The variables
@@ -67,7 +67,7 @@ def choose_structure(
         A variable that gets no parents, such as a class. By default each part of the forest has its first variable, in
         the order of the categories, as its root. Arrows lead away from it, which changes no probability.
     counts : str, optional
-        A column that says how many records each row of the frame stands for.
+        A column that says how many records each row of the records stands for.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one unit can change.
     unit, contribution : str and int, optional
@@ -132,9 +132,9 @@ def choose_structure(
     people = people_of(bound)
     names, lengths = list(labels), [len(values) for values in labels.values()]
     mechanism = tree_within(part, lengths, adjacency=adjacency, contribution=people[1])
-    refuse_absent(frame, labels, bound=bound, times=counts)
-    sealed = Sealed(frame, ledger)
-    del frame
+    refuse_absent(records, labels, bound=bound, times=counts)
+    sealed = Sealed(records, ledger)
+    del records
     warn_if_seeded("structure", random_seed=random_seed)
     terms = charged_choice(
         part,

@@ -26,7 +26,7 @@ from pymc_dirdp.counting.engines import in_engine
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.mechanisms.registry import Marginals
-from pymc_dirdp.networks.builders import Alpha, Parents, bayesian_network, class_name, naive_bayes
+from pymc_dirdp.networks.builders import Parents, Prior, bayesian_network, class_name, naive_bayes
 from pymc_dirdp.networks.fitting import measurements_of
 from pymc_dirdp.networks.prediction import Predictor
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -148,7 +148,7 @@ class Classifier:
         categories: Categories,
         target: str | None = None,
         structure: Parents | None = None,
-        alpha: Alpha = 1.0,
+        prior: Prior = 1.0,
         unit: str | None = None,
         contribution: int | None = None,
         adjacency: str = "replace-one",
@@ -167,7 +167,7 @@ class Classifier:
             Of both releases, and of what was chosen before.
         X : data frame or mapping of str to one-dimensional array
             The features.
-        y, categories, target, structure, alpha, unit, contribution
+        y, categories, target, structure, prior, unit, contribution
             As in :func:`pymc_dirdp.naive_bayes`.
         adjacency, n_records, after
             As in :func:`pymc_dirdp.sample`.
@@ -206,7 +206,7 @@ class Classifier:
                 named,
                 categories=categories,
                 structure=structure,
-                alpha=alpha,
+                prior=prior,
                 unit=unit,
                 contribution=contribution,
             )

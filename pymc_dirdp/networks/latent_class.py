@@ -23,7 +23,7 @@ from pymc_dirdp.signatures import user_facing
 
 @user_facing
 def latent_class(
-    frame: Frame | str | PathLike[str],
+    records: Frame | str | PathLike[str],
     *,
     categories: Categories,
     counts: str | None = None,
@@ -39,13 +39,13 @@ def latent_class(
 
     Parameters
     ----------
-    frame : data frame, mapping of str to one-dimensional array, table of an engine, or path
+    records : data frame, mapping of str to one-dimensional array, table of an engine, or path
         The records, as :func:`pymc_dirdp.count` takes them.
     categories : mapping of str to sequence
         The columns, at least two, and all values that each of them could take. They are public, so they are not taken
         from the data. A column with one category costs nothing.
     counts : str, optional
-        A column that says how many records each row of the frame stands for.
+        A column that says how many records each row of the records stands for.
     otherwise : mapping of str to label, optional
         For some columns the category that stands for missing and undeclared values.
     unit, contribution : str and int, optional
@@ -100,7 +100,7 @@ def latent_class(
     if sum(len(values) > 1 for values in labels.values()) < 2:
         raise ArgumentError("Expected at least two columns with two categories or more: else there is no pair.")
     bound = checked_bound(unit, contribution, distinct=False)
-    codes = coded_records(frame, labels, otherwise=checked_otherwise(otherwise, labels), bound=bound, times=counts)
+    codes = coded_records(records, labels, otherwise=checked_otherwise(otherwise, labels), bound=bound, times=counts)
     model = _model(labels, codes)
     build_for(model, Purpose(wide=WideColumns(labels, bound)))
     return model

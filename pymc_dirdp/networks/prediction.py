@@ -215,7 +215,7 @@ class Predictor:
 @user_facing
 def log_likelihood(
     release: Published,
-    frame: Frame,
+    records: Frame,
     *,
     draws: int | Literal["released"] | None = None,
     random_seed: Seed = 0,
@@ -226,7 +226,7 @@ def log_likelihood(
     ----------
     release : xarray.DataTree
         The release of a network, or an analysis or estimate of it, see :func:`predict_log_proba`.
-    frame : data frame or mapping of str to one-dimensional array
+    records : data frame or mapping of str to one-dimensional array
         Records with all variables of the release.
     draws, random_seed
         Same as for :func:`predict_log_proba`.
@@ -259,7 +259,7 @@ def log_likelihood(
     """
     if (pairs := pairs_of(release)) is not None:
         _refuse_draws(draws)
-        return log_proba_of_records(pairs, mixture_of(release, pairs), frame)
+        return log_proba_of_records(pairs, mixture_of(release, pairs), records)
     network = _network(release, draws, random_seed)
     for node in network.nodes.values():
         if orphans := set(node.dims) - set(network.nodes):
@@ -267,7 +267,7 @@ def log_likelihood(
                 f"The release has no table of {min(orphans)!r}, which is a parent in it, so it has no probability of "
                 "whole records. Predict with predict_log_proba(release, X, target=)."
             )
-    columns = network.codes(frame, list(network.nodes))
+    columns = network.codes(records, list(network.nodes))
     n = len(next(iter(columns.values())))
     return network.log_joint(list(network.nodes.values()), columns, (n,))
 

@@ -165,7 +165,7 @@ def plot_analysis(
     name = table.name
     own = {} if prior is None else {name: prior}
     number = {} if n_prior is None else {name: n_prior}
-    found = inferences(release, own, number, None, jointly=True)
+    found = inferences(release, own, number, None, same_records=True)
     seen = found.tables[name]
     alpha = seen.prior if prior is None else np.asarray(prior, dtype=np.float64)
     aware = found.distributions.estimate([level])[name]

@@ -48,7 +48,7 @@ def analyse(
     prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
-    jointly: bool = True,
+    same_records: bool = True,
     random_seed: Seed = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
@@ -82,10 +82,11 @@ def analyse(
         group, which is so wide that it does not matter.
     row_prior : array_like, or mapping from table to array_like, optional
         Dirichlet prior of how the records of a table divide among its rows; 1 for each by default.
-    jointly : bool, default True
-        Whether one table of classes and tables of features given the class, such as those of
-        :func:`pymc_dirdp.naive_bayes`, are taken together: the rows of each feature hold as many records as the classes
-        do. Pass False if they are tables of other records, which a release does not tell.
+    same_records : bool, default True
+        Whether a table of classes and tables of features given the class, such as those of
+        :func:`pymc_dirdp.naive_bayes`, count the same records. They are then inferred together, because the rows of
+        each feature hold as many records as the classes do. Pass False if they count other records, which a release
+        does not tell.
     random_seed : int, SeedSequence, Generator or None
         Harmless here: what is drawn from is public.
     progressbar : bool, default True
@@ -172,7 +173,7 @@ def analyse(
     ('chain', 'draw', 'hair')
     """
     draws, chains = integer(1, draws=draws), integer(1, chains=chains)
-    found = inferences(release, prior, n_prior, row_prior, jointly)
+    found = inferences(release, prior, n_prior, row_prior, same_records)
     with Bar(len(found.tables), "tables", shown=progressbar) as bar:
         rng = generator(random_seed)
         drawn = found.distributions.draw(chains * draws, rng, bar)
@@ -382,7 +383,7 @@ def estimate(
     prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
-    jointly: bool = True,
+    same_records: bool = True,
     progressbar: bool = True,
 ) -> Estimates:
     """Means, standard deviations and central intervals of shares and counts given a release.
@@ -396,7 +397,7 @@ def estimate(
     columns : sequence of str, optional
         Of a wide table, the columns of the table that is estimated: one, two or three. By default each column by
         itself.
-    prior, n_prior, row_prior, jointly
+    prior, n_prior, row_prior, same_records
         As for :func:`pymc_dirdp.analyse`.
 
     Returns
@@ -429,12 +430,12 @@ def estimate(
     """
     interval_ends(prob)
     if isinstance(pairs := content_of(release), PairsRelease):
-        if not (prior is n_prior is row_prior is None and jointly):
+        if not (prior is n_prior is row_prior is None and same_records):
             raise ArgumentError("A wide table has no prior of its own to replace. Leave prior, n_prior, row_prior out.")
         return _of_pairs(pairs, seed_of(release), prob, columns, progressbar=progressbar)
     if columns is not None:
         raise ArgumentError("columns= names those of a wide table. Leave it out: all tables are estimated.")
-    found = inferences(release, prior, n_prior, row_prior, jointly)
+    found = inferences(release, prior, n_prior, row_prior, same_records)
     with Bar(len(found.tables), "tables", shown=progressbar) as bar:
         tables = found.distributions.estimate(list(prob), bar)
     return Estimates(

@@ -169,7 +169,7 @@ def _multinomial(totals: Integers, shares: Array, least: int, rng: np.random.Gen
 def without_likelihood(found: Inferences) -> dict[str, str]:
     """The tables that have no likelihood by themselves, and why."""
     if found.classes is not None:
-        return dict.fromkeys(found.tables, "taken together with other tables; jointly=False reads each by itself")
+        return dict.fromkeys(found.tables, "taken together with other tables; same_records=False reads each by itself")
     left_out = {}
     for name, seen in found.tables.items():
         if seen.measurements:

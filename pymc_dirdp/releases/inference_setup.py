@@ -167,7 +167,7 @@ def inferences(
     prior: PerTable[ArrayLike],
     n_prior: PerTable[int | ArrayLike],
     row_prior: PerTable[ArrayLike],
-    jointly: bool,
+    same_records: bool,
 ) -> Inferences:
     """The distributions of all tables of a release, or of several releases of the same records.
 
@@ -181,9 +181,11 @@ def inferences(
     origins = origins_of(source)
     (origin, *others), said = origins, (prior, n_prior, row_prior)
     if others or not isinstance(origin, Opened) or not all(isinstance(own, Mapping | None) and not own for own in said):
-        return _inferences(origins, prior, n_prior, row_prior, jointly)
+        return _inferences(origins, prior, n_prior, row_prior, same_records)
     # Without beliefs of an analyst's own they follow from the release, and its rows are summed once.
-    return origin.once(("inferences", jointly), lambda: _inferences(origins, prior, n_prior, row_prior, jointly))
+    return origin.once(
+        ("inferences", same_records), lambda: _inferences(origins, prior, n_prior, row_prior, same_records)
+    )
 
 
 def _inferences(
@@ -191,7 +193,7 @@ def _inferences(
     prior: PerTable[ArrayLike],
     n_prior: PerTable[int | ArrayLike],
     row_prior: PerTable[ArrayLike],
-    jointly: bool,
+    same_records: bool,
 ) -> Inferences:
     names = tuple(origins[0].observed_tables)
     priors, n_priors, row_priors = (
@@ -208,7 +210,7 @@ def _inferences(
         priors = {name: tables[name].prior if priors[name] is None else priors[name] for name in names}
     beliefs = {name: Beliefs(prior=priors[name], n_prior=n_priors[name], row_prior=row_priors[name]) for name in names}
     same_people = all(len(release.plan.groups) == 1 for release in releases)
-    classes = class_table(tables) if jointly and same_people else None
+    classes = class_table(tables) if same_records and same_people else None
     if classes is not None:
         beliefs = _of_the_same_records(beliefs, classes, one_number=not isinstance(n_prior, Mapping))
     # All tables hold the records of the classes, so their number is what the table of the classes tells.
@@ -222,12 +224,12 @@ def _of_the_same_records(beliefs: dict[str, Beliefs], classes: str, *, one_numbe
         if belief.row_prior is not None:
             raise ArgumentError(
                 f"The rows of the other tables are the classes of {classes!r}, so the prior of {classes!r} is that of "
-                "the division among rows. Leave row_prior out, or pass jointly=False."
+                "the division among rows. Leave row_prior out, or pass same_records=False."
             )
         if name != classes and belief.n_prior is not None and not one_number:
             raise ArgumentError(
                 f"All tables hold the records of {classes!r}, so n_prior is for that table alone. Leave {name!r} "
-                "out of it, or pass jointly=False."
+                "out of it, or pass same_records=False."
             )
     return {name: replace(belief, n_prior=beliefs[classes].n_prior) for name, belief in beliefs.items()}
 

@@ -153,7 +153,7 @@ def release_logp(
     >>> bool(logp({"logit": -0.85}) > logp({"logit": 0.85}))
     True
     """
-    found = inferences(owned(release), None, n_prior, row_prior, jointly=False)
+    found = inferences(owned(release), None, n_prior, row_prior, same_records=False)
     name, *others = _chosen(found, table)
     if others:
         raise ArgumentError(f"The release has the tables {', '.join(found.tables)}. Pass table= one of them.")
@@ -213,7 +213,7 @@ def analyst_model(
     >>> [variable.name for variable in model.free_RVs + model.potentials]
     ['p', 'p_release']
     """
-    found = inferences(owned(release), prior, n_prior, row_prior, jointly=False)
+    found = inferences(owned(release), prior, n_prior, row_prior, same_records=False)
     with pm.Model() as model:
         for name in _chosen(found, tables):
             logp = logp_of(found.tables[name], found.beliefs[name], _shares(model, name, found))
@@ -302,7 +302,7 @@ def latent_counts(
     if "posterior" not in getattr(idata, "children", {}):
         raise ArgumentError("Expected idata to have the group posterior, as from pm.sample.")
     posterior = idata.children["posterior"].to_dataset()
-    found = inferences(release, None, n_prior, row_prior, jointly=False)
+    found = inferences(release, None, n_prior, row_prior, same_records=False)
     chosen = _chosen(found, [name for name in found.tables if name in posterior] if tables is None else tables)
     rng = generator(random_seed)
     return xr.Dataset({name: _counts(name, found, posterior, rng) for name in chosen})

@@ -42,7 +42,7 @@ class ModelPlan(Tabular):
     >>> with pm.Model() as model:
     ...     rate = pm.Gamma("rate", 2, 0.2, shape=3)
     ...     cases = pm.Poisson("cases", rate, observed=[3, 0, 5])
-    >>> chosen = dirdp.plan(dirdp.PureDP(epsilon=1.0), model, any_model=True, counts=["cases"])
+    >>> chosen = dirdp.plan(dirdp.PureDP(epsilon=1.0), model, any_model=True, count_variables=["cases"])
     >>> chosen.cells
     {'cases': 3}
     >>> private = dirdp.private_model(chosen, model)

@@ -120,7 +120,11 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
     together = [name for group in groups for name in group]
     if len(set(together)) < len(together):
         raise ArgumentError("Some observed variable is in jointly twice. Name it in one group.")
-    for argument, names in (("counts", said.counts), ("support", said.support), ("jointly", together)):
+    for argument, names in (
+        ("count_variables", said.count_variables),
+        ("support", said.support),
+        ("jointly", together),
+    ):
         for name in names:
             one_of(observed, **{f"observed variable in {argument}": name})
     data = {str(one.name) for one in model.data_vars}
@@ -163,7 +167,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
                 "Observe all records as they are, without total_size. In the place of pymc_extras.marginalize take a "
                 "pm.Mixture, whose weights are the probabilities of the states.",
             )
-        if name not in said.counts and not trials and len(shape) > core.ndim_supp:
+        if name not in said.count_variables and not trials and len(shape) > core.ndim_supp:
             axis = axes.get(rv, 0)
             secret += record_arrays(rv, free, shape[axis:], said)
             dims |= {dim for dim in model.named_vars_to_dims.get(name, ())[axis : axis + 1] if dim is not None}
@@ -180,7 +184,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
 
 def _asks_for_people(rv: Node, said: ModelOptions) -> bool:
     """Whether an observation of a variable is that of one person, so that one of its axes holds the people."""
-    known = hasattr(rv.owner.op, "ndim_supp") and rv.name not in said.counts
+    known = hasattr(rv.owner.op, "ndim_supp") and rv.name not in said.count_variables
     return known and (bool(said.unit) or not has_several_trials(rv, said))
 
 

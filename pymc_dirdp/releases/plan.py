@@ -65,7 +65,7 @@ class ModelPlanning(TypedDict, total=False):
     any_model: Required[Literal[True]]
     public: Iterable[str] | bool
     levels: Mapping[str, int] | None
-    counts: Iterable[str]
+    count_variables: Iterable[str]
     jointly: Iterable[Iterable[str]]
     support: Mapping[str, Any] | None
     unit: Unit | None

@@ -44,7 +44,7 @@ def private_model(
     *,
     public: Iterable[str] | bool = (),
     levels: Mapping[str, int] | None = None,
-    counts: Iterable[str] = (),
+    count_variables: Iterable[str] = (),
     jointly: Iterable[Iterable[str]] = (),
     support: Mapping[str, Any] | None = None,
     unit: Unit | None = None,
@@ -80,7 +80,7 @@ def private_model(
         others of the same people. A covariate has to be named here or in `levels`.
     levels : mapping of str to int, optional
         Private covariates, and how many codes from 0 on each of them has. All combinations are rows of the table.
-    counts : iterable of str, default ()
+    count_variables : iterable of str, default ()
         Observed variables of which each observation is a number of people, such as Poisson counts of cases. One person
         is one of those counted. They need no largest value.
     jointly : iterable of iterables of str, default ()
@@ -98,9 +98,9 @@ def private_model(
         `contribution`.
     contribution : int, optional
         How many records of each observed variable a person holds at most, where each trial is a record: with 1 every
-        trial is another person. With `counts` it is how many of those counted one person is.
+        trial is another person. With `count_variables` it is how many of those counted one person is.
     adjacency : {"replace-one", "add-remove"}, optional
-        By default `"replace-one"`, where the number of records is public, and `"add-remove"` with `counts`.
+        By default `"replace-one"`, where the number of records is public, and `"add-remove"` with `count_variables`.
     mechanism : {"auto", "geometric", "gaussian", "joint"}, default "auto"
         The noise. `"joint"` is one noise for several observed variables of the same people, whose number is public,
         without covariates and with up to some eight outcomes; these do not divide the guarantee. `"auto"` takes the
@@ -178,7 +178,7 @@ def private_model(
     options = ModelOptions(
         public=public,
         levels=levels,
-        counts=counts,
+        count_variables=count_variables,
         jointly=jointly,
         support=support,
         unit=unit,
@@ -304,7 +304,7 @@ def release_of(model: pm.Model, name: str | None = None) -> xr.DataTree:
     >>> with pm.Model() as model:
     ...     rate = pm.Gamma("rate", 2, 1, shape=3)
     ...     cases = pm.Poisson("cases", rate, observed=[3, 0, 5])
-    >>> private = dirdp.private_model(dirdp.PureDP(epsilon=1.0), model, counts=["cases"])
+    >>> private = dirdp.private_model(dirdp.PureDP(epsilon=1.0), model, count_variables=["cases"])
     >>> list(dirdp.releases.release_of(private)["mechanism"].children)
     ['cases']
     """

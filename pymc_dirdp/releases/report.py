@@ -122,7 +122,7 @@ def _picture(release: xr.DataTree, *, level: float = 0.95, most_dots: int = 16, 
     if sizes[0] > most_dots or sum(sizes) > most_cells:
         return ""
     try:
-        found = inferences(release, {}, {}, None, jointly=True).distributions.estimate([level])[name]
+        found = inferences(release, {}, {}, None, same_records=True).distributions.estimate([level])[name]
     except DirdpError:
         return ""  # Nothing is inferred without a prior of a private number of records, for example.
     total = table.prior.sum(axis=-1, keepdims=True)

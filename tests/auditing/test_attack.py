@@ -240,7 +240,7 @@ def false_alarms(repeats=60, last_bits=False):
             pair=([0], [1]),
             delta=[0, 0.01],
             n=200,
-            confidence=0.8,
+            prob=0.8,
             last_bits=last_bits,
             random_seed=seed,
         )
@@ -275,7 +275,7 @@ def test_false_alarms_are_rare_where_outputs_repeat():
             pair=([3, 1, 0], [2, 2, 0]),
             delta=0.0,
             n=400,
-            confidence=0.8,
+            prob=0.8,
             last_bits=True,
             random_seed=seed,
         )
@@ -312,7 +312,7 @@ def above_the_truth(repeats=60):
             delta=[0, 0.1],
             claim=dirdp.PureDP(epsilon=1),
             n=400,
-            confidence=0.8,
+            prob=0.8,
             random_seed=seed,
         )
         return any(bound.lower > loss for bound, loss in zip(found.bounds, losses, strict=True))

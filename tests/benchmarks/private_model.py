@@ -72,7 +72,7 @@ def cases():
     """Counts of events in ten weeks."""
     level, slope = pm.Normal("level", 2, 1), pm.Normal("slope", 0, 0.2)
     pm.Poisson("y", pm.math.exp(level + slope * (np.arange(10) - 4.5)), observed=np.zeros(10, dtype=int))
-    return {"counts": ["y"]}, None
+    return {"count_variables": ["y"]}, None
 
 
 MODELS = {one.__name__: one for one in (diagnostic_test, cases, answers, log_linear_table)}

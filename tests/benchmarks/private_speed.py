@@ -76,7 +76,7 @@ def numbers(rows: int) -> tuple[pm.Model, pm.Model]:
     with pm.Model() as plain:
         mean = pm.math.exp(2 + line(rows))
         pm.Poisson("y", mean, observed=np.random.default_rng(1).poisson(8, rows))
-    return dirdp.private_model(dirdp.PureDP(epsilon=1.0), plain, counts=["y"], random_seed=1), plain
+    return dirdp.private_model(dirdp.PureDP(epsilon=1.0), plain, count_variables=["y"], random_seed=1), plain
 
 
 WORK: dict[str, Callable[[], tuple[pm.Model, pm.Model]]] = {

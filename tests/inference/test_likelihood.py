@@ -263,7 +263,7 @@ def test_expected_counts_of_a_release_are_its_slopes(options):
     model = dirdp.bayesian_network(data, {"a": [], "b": ["a"]}, categories=kinds)
     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-4), model, **options)
     row_prior = {"p_b": [1.0, 2.0, 0.5]} if options["mechanism"] == "gaussian" else None
-    found = inferences(release, None, None, row_prior, jointly=False)
+    found = inferences(release, None, None, row_prior, same_records=False)
     rng = np.random.default_rng(3)
     shares = {"p_a": np.log(rng.dirichlet(np.ones(3))), "p_b": np.log(rng.dirichlet(np.ones(2), 3))}
     for name, logs in shares.items():

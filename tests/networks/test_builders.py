@@ -99,15 +99,15 @@ def test_wrong_structures(structure, message):
 
 
 def test_priors_by_variable():
-    model = dirdp.bayesian_network(FRAME, NETWORK, categories=CATEGORIES, alpha={"size": [1.0, 2.0, 3.0], "class": 0.5})
+    model = dirdp.bayesian_network(FRAME, NETWORK, categories=CATEGORIES, prior={"size": [1.0, 2.0, 3.0], "class": 0.5})
     priors = {table.name: table.prior for table in dirdp.tables(model)}
     np.testing.assert_array_equal(priors["p_size"], np.broadcast_to([1.0, 2.0, 3.0], (3, 2, 3)))
     np.testing.assert_array_equal(priors["p_class"], [0.5] * 3)
     np.testing.assert_array_equal(priors["p_legs"], np.ones((3, 2)))
-    with pytest.raises(dirdp.errors.ArgumentError, match=r"alpha\['size'\] to broadcast"):
-        dirdp.bayesian_network(FRAME, NETWORK, categories=CATEGORIES, alpha={"size": [1.0, 2.0]})
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"prior\['size'\] to broadcast"):
+        dirdp.bayesian_network(FRAME, NETWORK, categories=CATEGORIES, prior={"size": [1.0, 2.0]})
     with pytest.raises(dirdp.errors.ArgumentError, match="> 0"):
-        naive(alpha=0.0)
+        naive(prior=0.0)
 
 
 def test_a_value_that_was_not_declared_stops_the_model():
@@ -174,10 +174,10 @@ def test_labels_that_coords_keep(labels):
 
 
 def test_an_alpha_of_no_variable_is_a_slip():
-    with pytest.raises(dirdp.errors.ArgumentError, match="alpha has 'sise'"):
-        naive(alpha={"sise": 2.0})
-    with pytest.raises(dirdp.errors.ArgumentError, match=r"alpha\['class'\] to be numbers, got a str"):
-        naive(alpha="flat")
+    with pytest.raises(dirdp.errors.ArgumentError, match="prior has 'sise'"):
+        naive(prior={"sise": 2.0})
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"prior\['class'\] to be numbers, got a str"):
+        naive(prior="flat")
 
 
 def test_an_undirected_graph_has_no_parents():

@@ -215,30 +215,30 @@ def uniform_digits():
     pm.Categorical("y", p=pt.special.softmax(tilt * np.arange(5.0)), observed=answers(5))
 
 
-@accepted(counts=["y"])
+@accepted(count_variables=["y"])
 def cases():
     pm.Poisson("y", pm.math.exp(pm.Normal("a") + pm.Normal("b") * np.arange(5.0)), observed=[3, 0, 4, 9, 20])
 
 
-@accepted(counts=["y"])
+@accepted(count_variables=["y"])
 def overdispersed_cases():
     mu = pm.math.exp(pm.Normal("a") + pm.Normal("b") * np.arange(5.0))
     pm.NegativeBinomial("y", mu=mu, alpha=pm.Gamma("alpha", 2, 1), observed=[3, 0, 4, 9, 20])
 
 
-@accepted(counts=["y"])
+@accepted(count_variables=["y"])
 def zero_inflated_cases():
     pm.ZeroInflatedPoisson("y", psi=pm.Beta("psi", 2, 2), mu=pm.Gamma("mu", 2, 1), observed=[3, 0, 4, 0, 2])
 
 
-@accepted(counts=["y"])
+@accepted(count_variables=["y"])
 def capture_recapture():
     size, p = pm.Gamma("size", 2, 0.02), pm.Beta("p", 2, 2, shape=3)
     seen = np.array([[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)][1:])
     pm.Poisson("y", size * pt.prod(pt.where(seen == 1, p, 1 - p), axis=1), observed=[9, 7, 3, 8, 2, 1, 1])
 
 
-@accepted(counts=["y"])
+@accepted(count_variables=["y"])
 def bounded_counts():
     pm.BetaBinomial("y", n=[20, 30], alpha=pm.Gamma("a", 2, 1), beta=pm.Gamma("b", 2, 1), observed=[4, 9])
 
@@ -320,7 +320,7 @@ def real_outcomes():
     pm.Normal("y", pm.Normal("mu"), 1, observed=np.ones(N))
 
 
-@refused("counts=", "capped_counts")
+@refused("count_variables=", "capped_counts")
 def counts_without_a_cap():
     pm.Poisson("y", pm.Gamma("rate", 2, 1), observed=answers(4))
 

@@ -184,9 +184,9 @@ def test_what_has_no_likelihood_is_left_out_and_said():
     release = dirdp.sample(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric")
     found = dirdp.analyse(release, 20)
     assert "log_likelihood" not in found.children
-    assert "jointly=False" in found.attrs["log_likelihood_left_out"]
+    assert "same_records=False" in found.attrs["log_likelihood_left_out"]
     assert set(found.posterior_predictive.data_vars) == set(found.posterior.data_vars)
-    by_table = dirdp.analyse(release, 20, jointly=False)
+    by_table = dirdp.analyse(release, 20, same_records=False)
     assert set(by_table.log_likelihood.data_vars) == set(found.posterior.data_vars)
 
 

@@ -125,8 +125,8 @@ def private_logp(model, **options):
 @pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
 @pytest.mark.parametrize("way", OBSERVED[1:])
 def test_the_likelihood_of_noisy_counts_is_that_of_the_plain_array(way):
-    expected = private_logp(poisson("an array"), counts=["y"], public=True)
-    assert private_logp(poisson(way), counts=["y"], public=True) == pytest.approx(expected, rel=1e-12)
+    expected = private_logp(poisson("an array"), count_variables=["y"], public=True)
+    assert private_logp(poisson(way), count_variables=["y"], public=True) == pytest.approx(expected, rel=1e-12)
     for options in STATED.values():
         expected = private_logp(model_of("Bernoulli", "an array", "pm.Data"), **options)
         assert private_logp(model_of("Bernoulli", way, "pm.Data"), **options) == pytest.approx(expected, rel=1e-12)

@@ -129,7 +129,7 @@ def test_a_number_of_records_is_said_of_the_table_of_the_classes_or_of_all():
         assert counts["share"].sum(axis=-1).max() <= 30
     with pytest.raises(ArgumentError, match=r"n_prior is for that table alone. Leave 'theta' out"):
         dirdp.analyse(release, 20, chains=1, n_prior={"share": 30, "theta": 30})
-    assert dirdp.analyse(release, 20, chains=1, n_prior={"share": 30, "theta": 20}, jointly=False)
+    assert dirdp.analyse(release, 20, chains=1, n_prior={"share": 30, "theta": 20}, same_records=False)
 
 
 @pytest.mark.parametrize("y", [[0.5, 0.3, 0.200001], [0.0, 0.5, 0.5], [0.5, 0.6, -0.1]])

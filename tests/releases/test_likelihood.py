@@ -36,7 +36,7 @@ SHARES = np.array([0.62, 0.3, 0.08])
 
 def only(release, prior, n_prior, row_prior):
     """The output of the only table, and the beliefs about it."""
-    found = inferences(release, prior, n_prior, row_prior, jointly=False)
+    found = inferences(release, prior, n_prior, row_prior, same_records=False)
     ((name, seen),) = found.tables.items()
     return SimpleNamespace(seen=seen, drawn=opened(release).tables[name], beliefs=found.beliefs[name])
 

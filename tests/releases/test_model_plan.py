@@ -27,7 +27,7 @@ def rates(observed=(3, 0, 5)):
 def test_a_plan_is_input_of_a_release():
     model = rates()
     ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.0), adjacency="add-remove")
-    chosen = dirdp.plan(PURE, model, any_model=True, counts=["y"])
+    chosen = dirdp.plan(PURE, model, any_model=True, count_variables=["y"])
     assert chosen.cells == {"y": 3}
     assert "geometric" in str(chosen)
     assert list(chosen.frame().index) == ["y"]
@@ -36,13 +36,13 @@ def test_a_plan_is_input_of_a_release():
     assert len(ledger.entries()) == opened + 1
     assert [rv.name for rv in private.free_RVs] == ["rate"]
     with pytest.raises(ArgumentError, match="a plan of a model decides"):
-        dirdp.private_model(chosen, model, counts=["y"])
+        dirdp.private_model(chosen, model, count_variables=["y"])
 
 
 def test_the_tables_of_a_plan_are_a_file(tmp_path):
     model, path = rates(), tmp_path / "plan.json"
-    dirdp.save(dirdp.plan(PURE, model, any_model=True, counts=["y"]).tables, path)
-    private = dirdp.private_model(path, model, counts=["y"])
+    dirdp.save(dirdp.plan(PURE, model, any_model=True, count_variables=["y"]).tables, path)
+    private = dirdp.private_model(path, model, count_variables=["y"])
     assert private.observed_RVs[0].name == "y"
     with pytest.raises(UnsupportedModelError, match="has changed"):
         dirdp.private_model(path, one_share())

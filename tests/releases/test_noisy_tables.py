@@ -74,7 +74,7 @@ KINDS = {
     "private covariates": (logit, {"levels": {"w": 4}}),
     "private number": (logit, {"levels": {"w": 4}, "adjacency": "add-remove"}),
     "several outcomes": (categories, {"public": ["w"]}),
-    "numbers of people": (cases, {"counts": ["y"]}),
+    "numbers of people": (cases, {"count_variables": ["y"]}),
     "joint noise": (items, {"mechanism": "joint"}),
     "ordered answers": (ordered, {"public": ["w"]}),
 }

@@ -127,7 +127,7 @@ def test_inferences_about_other_tables_are_those_without_it():
     mechanism = dirdp.plan(TARGET, naive(), mechanism="geometric").parts[0].mechanism
     noisy = release["mechanism/p_class"]["noisy_counts"].values
     alone = dirdp.estimate(dirdp.mechanisms.MechanismOutput(mechanism, noisy, n_records=N, prior=np.ones(3)))
-    apart = dirdp.estimate(release, jointly=False)
+    apart = dirdp.estimate(release, same_records=False)
     np.testing.assert_allclose(apart.tables["p_class"].share_means, next(iter(alone.tables.values())).share_means)
     # Its own counts are not known then: any division of the records among the classes is as likely as another.
     np.testing.assert_allclose(apart.tables["p_eyes"].count_means, N / 3)
@@ -150,13 +150,13 @@ def test_it_may_stand_anywhere_in_a_network(structure, mechanism):
     release = dirdp.sample(TARGET, model, mechanism=mechanism, contribution=1)
     assert dirdp.verify(release)
     for jointly in (True, False):
-        analysis = dirdp.analyse(release, 50, chains=1, jointly=jointly, random_seed=1)
+        analysis = dirdp.analyse(release, 50, chains=1, same_records=jointly, random_seed=1)
         assert np.all(analysis["posterior"]["p_eyes"] == 1)
         assert np.all(analysis["latent_counts"]["p_eyes"].values.reshape(50, -1).sum(axis=1) == N)
         X = {name: [values[0]] for name, values in RECORDS.items()}
         assert np.isfinite(dirdp.log_likelihood(analysis, X)).all()
         assert np.isfinite(dirdp.predict_log_proba(analysis, X, target="fur")).all()
-    assert np.all(dirdp.estimate(release, jointly=False).tables["p_eyes"].share_sds == 0)
+    assert np.all(dirdp.estimate(release, same_records=False).tables["p_eyes"].share_sds == 0)
 
 
 def test_one_class_is_no_class_to_divide_by():
@@ -195,7 +195,7 @@ def test_it_can_be_diagnosed_and_has_an_exact_posterior():
 
 
 def test_shares_that_are_known_do_not_make_the_typical_error_small():
-    found = dirdp.estimate(dirdp.sample(TARGET, naive(), mechanism="geometric"), jointly=False)
+    found = dirdp.estimate(dirdp.sample(TARGET, naive(), mechanism="geometric"), same_records=False)
     sds = np.concatenate([found.tables[name].share_sds for name in ("p_class", "p_fur")])
     assert f"Typical error: {np.sqrt(np.mean(sds**2)):.2g} of a share" in str(found)
 

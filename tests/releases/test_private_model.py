@@ -355,7 +355,7 @@ def test_counts_against_all_counts():
 def test_a_single_count_has_noise():
     with pm.Model() as model:
         pm.Poisson("y", pm.Gamma("rate", 2, 1), observed=5)
-    private = dirdp.private_model(PURE, model, counts=["y"])
+    private = dirdp.private_model(PURE, model, count_variables=["y"])
     part, noisy = part_of(private)
     assert part.mechanism.pure_epsilon == pytest.approx(1.0, rel=1e-9)
     x = np.arange(400)
@@ -518,7 +518,7 @@ def test_an_observation_that_the_model_cannot_have_is_an_error_of_the_data():
     with pm.Model() as model:
         pm.BetaBinomial("y", n=[20, 30], alpha=pm.Gamma("a", 2, 1), beta=2, observed=[21, 9])
     with pytest.raises(DataError, match="charged") as caught:
-        dirdp.private_model(PURE, model, counts=["y"], ledger=ledger)
+        dirdp.private_model(PURE, model, count_variables=["y"], ledger=ledger)
     assert "21" not in str(caught.value)
 
 
@@ -550,7 +550,7 @@ def test_the_recipient_has_the_same_model(tmp_path):
     with pytest.raises(ReleaseError, match="has the tables y"):
         dirdp.private_model(path, named)
     with pytest.raises(ArgumentError, match="adjacency"):
-        dirdp.private_model(path, other, counts=["y"])
+        dirdp.private_model(path, other, count_variables=["y"])
 
 
 def test_records_are_read_after_the_charge(ledger):
@@ -678,7 +678,7 @@ def test_person_effects_are_refused_where_their_number_is_private():
         ("successes_of_groups", {"public": []}, "number of trials for each"),
         ("log_linear_table", {"contribution": None}, "contribution=1"),
         ("cases", {"adjacency": "replace-one"}, "add-remove"),
-        ("cases", {"counts": ["z"]}, "observed variable in counts"),
+        ("cases", {"count_variables": ["z"]}, "observed variable in count_variables"),
         ("latent_class", {"support": None}, "list of all of them"),
         ("latent_class", {"unit": "person"}, "unit"),
         ("latent_class", {"mechanism": "laplace"}, "mechanism"),
@@ -708,7 +708,17 @@ def test_options_of_wrong_types_are_refused_in_words():
     with pm.Model() as model:
         make()
     wrong = (True, 0, 5.5, -5, np.int64(5), "x", b"x", object(), np.array([1, 2]), [None], {1: 2})
-    for option in ("levels", "support", "weights", "disjoint", "jointly", "counts", "adjacency", "unit", "max_cells"):
+    for option in (
+        "levels",
+        "support",
+        "weights",
+        "disjoint",
+        "jointly",
+        "count_variables",
+        "adjacency",
+        "unit",
+        "max_cells",
+    ):
         refused = 0
         for value in wrong:
             try:
@@ -780,7 +790,7 @@ def test_whose_trials_there_are_is_asked_for(family, ledger):
     assert ledger.entries() == before
 
 
-STATEMENTS = ("public", "levels", "counts", "jointly", "unit", "contribution")
+STATEMENTS = ("public", "levels", "count_variables", "jointly", "unit", "contribution")
 WITH_STATEMENTS = [name for name, (_, said) in ACCEPTED.items() if set(said) & set(STATEMENTS)]
 
 
@@ -942,10 +952,10 @@ def test_releases_of_counts_keep_their_dims():
     with pm.Model(coords={"year": [2001, 2002, 2003]}) as model:
         pm.Poisson("cases", pm.Gamma("rate", 2, 0.1), observed=[3, 5, 11], dims="year")
     releases = {
-        site: dirdp.releases.release_of(dirdp.private_model(PURE, model, counts=["cases"]))
+        site: dirdp.releases.release_of(dirdp.private_model(PURE, model, count_variables=["cases"]))
         for site in ("here", "there")
     }
-    together = dirdp.private_model(releases, model, counts=["cases"])
+    together = dirdp.private_model(releases, model, count_variables=["cases"])
     assert together.named_vars_to_dims["cases_there"] == ("year_there",)
     assert together.coords["year_here"] == (2001, 2002, 2003)
 
@@ -1070,7 +1080,7 @@ def with_impossible_cells():
         (lambda: pm.Bernoulli("y", logit_p=pm.Normal("b"), observed=pm.Data("only", 1)), {}),
         (lambda: different_people([0, 1, 1, 0], [1, 1, 0]), {"disjoint": [["y"], ["z"]]}),
         (lambda: pm.Bernoulli("y", logit_p=pm.Flat("b"), observed=[0, 1]), {}),
-        (lambda: pm.Poisson("y", mu=pm.HalfFlat("m"), observed=[0, 0, 0]), {"counts": ["y"]}),
+        (lambda: pm.Poisson("y", mu=pm.HalfFlat("m"), observed=[0, 0, 0]), {"count_variables": ["y"]}),
         (lambda: pm.Binomial("y", n=5, p=pm.Beta("p", 1, 1), observed=0), {"contribution": 1}),
         (with_impossible_cells, {"public": ["group"]}),
         (with_impossible_cells, {"levels": {"group": 2}}),

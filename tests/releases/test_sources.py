@@ -190,7 +190,7 @@ def test_classes_and_features_of_a_release_are_taken_together(mechanism):
     both = dirdp.analyse([release, animals(mechanism=mechanism)], 50, chains=1, random_seed=1)
     np.testing.assert_array_equal(both["latent_counts"]["p_fur"].sum("fur"), both["latent_counts"]["p_class"])
     assert both.attrs["conditional_on"].count("2 releases of the same records") == 3
-    alone = dirdp.analyse(release, 500, chains=1, jointly=False, random_seed=1)
+    alone = dirdp.analyse(release, 500, chains=1, same_records=False, random_seed=1)
     assert alone.attrs["consistency"].startswith("table by table")
     assert alone["sample_stats"]["log_evidence"].shape == (3,)
     assert not np.array_equal(alone["latent_counts"]["p_fur"].sum("fur"), alone["latent_counts"]["p_class"])
@@ -205,9 +205,9 @@ def test_a_private_number_is_that_of_all_tables():
         assert analysis["latent_counts"]["p_class"].sum("class").max() <= 100
     with pytest.raises(ArgumentError, match=r"that table alone.*p_fur"):
         dirdp.analyse(release, n_prior={"p_class": 100, "p_fur": 90})
-    with pytest.raises(ArgumentError, match="row_prior out, or pass jointly=False"):
+    with pytest.raises(ArgumentError, match="row_prior out, or pass same_records=False"):
         dirdp.analyse(release, n_prior=100, row_prior={"p_fur": [1, 1]})
-    apart = dirdp.analyse(release, 10, chains=1, n_prior=100, row_prior={"p_fur": [1, 1]}, jointly=False)
+    apart = dirdp.analyse(release, 10, chains=1, n_prior=100, row_prior={"p_fur": [1, 1]}, same_records=False)
     assert "your prior of the division" in apart.attrs["conditional_on"]
     # Without a prior of one's own the numbers are those that the noisy classes leave open.
     said = release["mechanism/p_class"].attrs

@@ -83,7 +83,9 @@ def anybody(release: xr.DataTree) -> None:
     assert_type(verification.stated, dirdp.Guarantee)
     assert_type(verification.recomputed, dirdp.Guarantee | None)
     assert_type(str(dirdp.report(release)), str)
-    assert_type(dirdp.analyse([release, release], 100, jointly=False, random_seed=1, progressbar=False), xr.DataTree)
+    assert_type(
+        dirdp.analyse([release, release], 100, same_records=False, random_seed=1, progressbar=False), xr.DataTree
+    )
     assert_type(dirdp.estimate(release, prior={"p": [1, 1, 1, 1]}), dirdp.releases.Estimates)
     assert_type(dirdp.releases.sample_posterior_predictive(release, n_records=100, random_seed=1), xr.DataTree)
     combined = dirdp.papers.combine([0.3, 0.4], [0.01, 0.01])
