@@ -1,4 +1,4 @@
-"""The tables of private bandits, from what `tests/benchmarks/bandit_rivals.py` and `star_rewards.py` wrote."""
+"""The table of private bandits, from what `tests/benchmarks/bandit_rivals.py` wrote."""
 
 import csv
 from pathlib import Path
@@ -21,27 +21,6 @@ def regret_table(horizon: int) -> str:
             for row in policies.values()
         ]
         lines.append(_line("td", [*setting, *cells]))
-    return f"<table>{''.join(lines)}</table>"
-
-
-def of_stars() -> str:
-    """Quantiles of the regret of the coin and of counts, for each guarantee and other arm, as HTML."""
-    quantiles = ("q05", "q25", "median", "q75", "q95", "mean")
-    names = {"q05": "5 %", "q25": "25 %", "q75": "75 %", "q95": "95 %"}
-    head = [
-        "epsilon",
-        "other arm",
-        "reward",
-        *(names.get(name, name) for name in quantiles),
-        "median, counts against coin",
-    ]
-    lines, rows = [_line("th", head)], _rows("star_rewards.csv")
-    for coin, counts in zip(rows[::2], rows[1::2], strict=True):
-        less = f"{float(counts['median']) / float(coin['median']) - 1:+.0%}".replace("-", "−")
-        for row, beside in ((coin, ""), (counts, less)):
-            lines.append(
-                _line("td", [row["epsilon"], row["other"], row["reward"], *(row[q] for q in quantiles), beside])
-            )
     return f"<table>{''.join(lines)}</table>"
 
 

@@ -1,7 +1,7 @@
 """Rewards of one to five stars: the regret of a coin beside that of released counts, at the same guarantees.
 
-`uv run python -m tests.benchmarks.star_rewards > tests/benchmarks/star_rewards.csv` computes the table in the
-documentation, in a quarter of an hour.
+`uv run python -m tests.benchmarks.star_rewards > tests/benchmarks/star_rewards.csv` computes the file in a
+quarter of an hour.
 """
 
 import argparse
