@@ -44,6 +44,15 @@ def test_the_readme_is_a_screen_and_a_half():
     assert len(README.splitlines()) <= 100
 
 
+def test_the_first_pages_say_what_a_pymc_user_looks_for():
+    for name, text in (
+        ("README.md", README),
+        *((page, PAGES[page]) for page in ("docs/index.md", "docs/quickstart.md")),
+    ):
+        for word in ("Beta-Binomial", "Dirichlet-Multinomial", "diagnostics", "tCDP", "Rényi"):
+            assert word in _FENCED.sub("", text), (name, word)
+
+
 def test_links_to_files_lead_somewhere():
     root = {path.name: path.read_text(encoding="utf-8") for path in ROOT.glob("*.md")}
     assert {"README.md", "CONTRIBUTING.md", "SECURITY.md"} <= set(root)
