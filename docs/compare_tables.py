@@ -23,7 +23,7 @@ def pairs() -> str:
 def coverage() -> str:
     """How often intervals at 95 % hold the truth, from the table that full runs wrote."""
     text = (HERE / "figures" / "coverage.md").read_text(encoding="utf-8")
-    rows = [row for row in _markdown(text) if "p r + 20 %" in row]
+    rows = [row for row in markdown_rows(text) if "p r + 20 %" in row]
     selected = [
         [row["case"], row["data sets"], *(_percent(row[reading]) for reading in ("exact", "naive"))] for row in rows
     ]
@@ -51,7 +51,7 @@ def table(heading: list[str], rows: list[list[str]]) -> str:
     return f"<table>{''.join(lines)}</table>"
 
 
-def _markdown(text: str) -> list[dict[str, str]]:
+def markdown_rows(text: str) -> list[dict[str, str]]:
     """The rows of all tables of a page, by the names of their columns."""
     found: list[dict[str, str]] = []
     heading: list[str] = []

@@ -1,12 +1,16 @@
 """The linear programme of the page on the limit, against closed forms and another programme."""
 
+import importlib
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from least_error import least_error
 from scipy.optimize import linprog
 from scipy.special import betaln, entr, rel_entr
+
+import pymc_dirdp as dirdp
 
 
 def entropy(p):
@@ -82,3 +86,46 @@ def test_geometric_noise_with_the_posterior_mean_reaches_it(n, prior, epsilon):
     reached = sum(joint[k] @ (rel_entr(k / n, mean) + rel_entr(1 - k / n, 1 - mean)) for k in x)
     assert mass.sum() == pytest.approx(1)
     assert least_error(epsilon, 0.0, prior, n) == pytest.approx(reached, rel=2e-5)
+
+
+@pytest.fixture
+def page(monkeypatch):
+    """The script whose figures the page on mechanisms shows."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "docs"))
+    return importlib.import_module("best_possible")
+
+
+def test_what_the_page_says_of_its_figures(page):
+    ratios = {
+        (title, name): np.divide(line, errors["optimum of all mechanisms"])
+        for title, errors in page.lines().items()
+        for name, line in errors.items()
+    }
+    assert {len(line) for line in ratios.values()} == {len(page.EPSILONS)}
+    from_1 = page.EPSILONS.index(1)
+    independent = np.concatenate([ratios[title, "independent noise, estimated"] for title in page.TABLES])
+    assert (round(independent.min(), 2), round(independent.max(), 1)) == (1.03, 4.8)
+    for title in page.TABLES:
+        assert np.abs(ratios[title, "zero-sum noise, estimated"] - 1).max() < 2e-4
+        assert (ratios[title, "posterior draw, not private"][from_1 + 1 :] > 2).all()
+        draw, given_noise = (ratios[title, name] for name in list(page.STYLES)[1:3])
+        assert draw[0] < given_noise[0]
+        assert (draw[from_1:] > given_noise[from_1:]).all()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("epsilon", [0.2, 2])
+@pytest.mark.parametrize("title", ["10 records, prior 1", "20 records, prior 0.2"])
+def test_figures_of_the_page_are_what_the_library_computes(page, title, epsilon):
+    errors = page.Table(*page.TABLES[title]).errors(epsilon)
+    stored = {name: line[page.EPSILONS.index(epsilon)] for name, line in page.lines()[title].items()}
+    assert errors == pytest.approx(stored, rel=2e-5)
+
+
+def test_the_exact_sampler_errs_as_the_draw_does(page):
+    """An urn of the default number of steps adds nothing that the picture could show."""
+    target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+    for prior, n_records in page.TABLES.values():
+        options = {"prior": prior, "n_records": n_records, "objective": "estimate", "public_totals": True}
+        mechanism, table = dirdp.calibrate(target, **options), page.Table(prior, n_records)
+        assert table.of_urn(mechanism) == pytest.approx(table.of_draw(mechanism.alpha, mechanism.r), rel=1e-3)

@@ -1,9 +1,12 @@
-"""Expected errors of mechanisms for a table of two cells and a public size, for the page on the limit.
+"""Expected errors of mechanisms for a table of two cells and a public size: `uv run docs/best_possible.py`.
 
-The error is `KL(x/N || y)` in nats, of what is put out from the frequencies, averaged over data sets that the prior
-predicts. Every number is a sum over all counts and all outputs, or an integral; nothing is simulated.
+The error is `KL(x/N || y)` in nats, of the output from the frequencies, averaged over data sets that the prior
+predicts. Every number is a sum over all counts and all outputs, or an integral; nothing is simulated. The page that
+shows them reads `figures/best_possible.csv`, which this script writes in half a minute; `tests/test_least_error.py`
+computes some of the numbers again.
 """
 
+import csv
 import math
 import sys
 from pathlib import Path
@@ -18,6 +21,13 @@ sys.path.append(str(Path(__file__).parents[1] / "examples" / "experiments"))
 
 from least_error import least_error
 
+FILE = Path(__file__).parent / "figures" / "best_possible.csv"
+TABLES = {
+    "10 records, prior 1": ([1, 1], 10),
+    "20 records, prior 0.2": ([0.2, 0.2], 20),
+    "40 records, prior 1": ([1, 1], 40),
+}
+EPSILONS = (0.1, 0.2, 0.5, 1, 2, 5)
 DELTA = 1e-6
 ORDERS = 1 + np.geomspace(1, 3000, 120)
 STYLES = {
@@ -73,7 +83,7 @@ class Table:
         return self.weights @ np.diag(self.divergences(r * self.counts + alpha))
 
     def of_urn(self, mechanism):
-        """The same draw by the exact sampler, which puts out `(2 c + 1) / (2 m + 2)` for c of the m steps of an urn."""
+        """The same draw by the exact sampler, `(2 c + 1) / (2 m + 2)` for c of the m steps of an urn."""
         steps = mechanism.default_steps(self.n_records)
         c = np.arange(steps + 1)
         first, last = (mechanism.r * self.counts + mechanism.alpha).T[:, :, None]
@@ -120,22 +130,40 @@ class Table:
         return (self.divergences(self.counts + self.prior) * (joint @ (joint / joint.sum(axis=0)).T)).sum()
 
 
-def lines(prior, n_records, epsilons):
-    """For each mechanism its errors at the epsilons."""
-    table = Table(prior, n_records)
-    found = [table.errors(epsilon) for epsilon in epsilons]
-    return {name: [errors[name] for errors in found] for name in STYLES}
+def lines() -> dict[str, dict[str, list[float]]]:
+    """The errors at all epsilons, by the title of a table and the name of a mechanism, as they are in the file."""
+    found: dict[str, dict[str, list[float]]] = {title: {name: [] for name in STYLES} for title in TABLES}
+    with FILE.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            found[row["table"]][row["mechanism"]].append(float(row["error"]))
+    return found
 
 
-def picture(tables, epsilons):
-    """A panel for each table: its title and its lines."""
+def picture():
+    """A panel for each table, with a line for each mechanism."""
+    tables = lines()
     figure, axes = plt.subplots(1, len(tables), figsize=(10, 4.6), sharey=True, layout="constrained")
     for ax, (title, errors) in zip(axes, tables.items(), strict=True):
         for name, style in STYLES.items():
-            ax.plot(epsilons, errors[name], label=name, markersize=5, **style)
-        ax.set(xscale="log", yscale="log", title=title, xlabel="epsilon, at delta 1e-6", xticks=epsilons)
-        ax.set_xticklabels([f"{epsilon:g}" for epsilon in epsilons])
+            ax.plot(EPSILONS, errors[name], label=name, markersize=5, **style)
+        ax.set(xscale="log", yscale="log", title=title, xlabel="epsilon, at delta 1e-6", xticks=EPSILONS)
+        ax.set_xticklabels([f"{epsilon:g}" for epsilon in EPSILONS])
         ax.minorticks_off()
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("expected KL from the frequencies (nats)")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+
+
+def main() -> None:
+    with FILE.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["table", "epsilon", "mechanism", "error"])
+        for title, (prior, n_records) in TABLES.items():
+            table = Table(prior, n_records)
+            for epsilon in EPSILONS:
+                for name, error in table.errors(epsilon).items():
+                    writer.writerow([title, epsilon, name, f"{error:.8g}"])
+
+
+if __name__ == "__main__":
+    main()
