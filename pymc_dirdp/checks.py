@@ -12,7 +12,7 @@ import numbers
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -294,10 +294,18 @@ def identifier(value: object) -> str | None:
     return (text.lstrip("0") or "0") if text.isdecimal() else text or None
 
 
-def refuse_unknown(function: str, named: Iterable[str], names: Iterable[str]) -> None:
-    """Refuse keywords that a function does not have, with the nearest one that it has, or with all of them."""
+def refuse_unknown(function: str, named: Iterable[str], names: Iterable[str], *, of_plan: Collection[str] = ()) -> None:
+    """Refuse keywords that a function does not have, with the nearest one that it has, or with all of them.
+
+    Options in `of_plan` are those of :func:`pymc_dirdp.plan`, whose plan the function takes.
+    """
     names = list(names)
     for name in named:
+        if name in of_plan:
+            raise KeywordError(
+                f"{function}() has no {name}=, which is an option of a plan. Call plan(..., {name}=...), and pass the "
+                f"plan to {function}() in the place of the guarantee."
+            )
         if name not in names:
             hint = _hint(name, names, cutoff=0.6) or f" It has {', '.join(names) or 'none'}."
             raise KeywordError(f"{function}() got an unexpected keyword argument {shown(name)}.{hint}")

@@ -53,7 +53,8 @@ def user_facing[Verb: Callable[..., Any]](verb: Verb) -> Verb:
     @functools.wraps(verb)
     def answered(*args: Any, **named: Any) -> Any:
         if named and not named.keys() <= set(names()):
-            refuse_unknown(verb.__qualname__.removesuffix(".__init__"), named, names())
+            of_plan = getattr(verb, "options_of_plan", ())
+            refuse_unknown(verb.__qualname__.removesuffix(".__init__"), named, names(), of_plan=of_plan)
         try:
             return verb(*args, **named)
         except DirdpError:
@@ -66,6 +67,19 @@ def user_facing[Verb: Callable[..., Any]](verb: Verb) -> Verb:
         raise ArgumentError(problem)
 
     return answered  # type: ignore[return-value]
+
+
+def options_of_plan[Verb: Callable[..., Any]](*names: str) -> Callable[[Verb], Verb]:
+    """Mark a function that takes a plan with the options that :func:`pymc_dirdp.plan` alone has.
+
+    Below :func:`user_facing`, a keyword of these is answered with the call that has it.
+    """
+
+    def marked(verb: Verb) -> Verb:
+        vars(verb)["options_of_plan"] = names
+        return verb
+
+    return marked
 
 
 def misfit(verb: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:

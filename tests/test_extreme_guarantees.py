@@ -14,6 +14,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp import bandits, privacy
 from pymc_dirdp.errors import DirdpError, InternalError
 from pymc_dirdp.mechanisms.registry import STRATEGIES
+from tests.planned import planned_sample
 
 BUDGETS = [1e-300, 1e-20, 1e-3, 1.0, 50.0, 1e4, 1e20, 1e300]
 GUARANTEES = [
@@ -139,13 +140,13 @@ def verbs():
         yield f"error {kind}", lambda g, named=named: bounded(dirdp.expected_error(g, **TABLE, **named))
         yield (
             f"sample {kind}",
-            lambda g, named=named: described(dirdp.sample(g, hair(), **named, **quiet)),
+            lambda g, named=named: described(planned_sample(g, hair(), **named, **quiet)),
         )
     for strategy in STRATEGIES:
         named = {"mechanism": dirdp.mechanisms.Dirichlet(strategy=strategy)}
         yield f"calibrate {strategy}", lambda g, named=named: dirdp.calibrate(g, **TABLE, **named)
         yield f"error {strategy}", lambda g, named=named: bounded(dirdp.expected_error(g, **TABLE, **named))
-        yield f"sample {strategy}", lambda g, named=named: described(dirdp.sample(g, hair(), **named, **quiet))
+        yield f"sample {strategy}", lambda g, named=named: described(planned_sample(g, hair(), **named, **quiet))
     for kind in ("auto", "joint", "geometric", "gaussian"):
         here = {"mechanism": kind, "unit": "record", "adjacency": "replace-one"}
         yield f"private_model {kind}", lambda g, here=here: dirdp.private_model(g, answers(), **here)

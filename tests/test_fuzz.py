@@ -23,6 +23,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet, noises
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism
+from tests.planned import planned_sample
 
 # A search for a thousand records of each person was seen to take 17 s on a slow machine that did something else too.
 SECONDS = 100
@@ -429,7 +430,7 @@ def model_specs(draw):
         options["disjoint"] = draw(st.sampled_from([None, [released[:1], released[1:]]]))
     if options["adjacency"] == "add-remove":
         options["n_records"] = draw(st.sampled_from([None, 1, 500, 10**9]))
-    options["draws"] = draw(st.sampled_from([1, 1, 1, 2, 7]))
+    options["released_draws"] = draw(st.sampled_from([1, 1, 1, 2, 7]))
     options["mechanism"] = draw(
         st.sampled_from(["dirichlet", "dirichlet", "dirichlet", "gaussian", "geometric", "auto"])
     )
@@ -512,7 +513,7 @@ def check_model(spec):
         # A seed only so that a failure can be seen again.
         warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
         try:
-            release = dirdp.sample(target, model, random_seed=1, **options)
+            release = planned_sample(target, model, random_seed=1, **options)
         except dirdp.DirdpError as error:
             silent(error, spec)
             return False
@@ -542,7 +543,7 @@ def _refute_release(release, spec):
             (
                 dirichlet[name]["alpha"].values,
                 float(dirichlet[name]["r"]),
-                options["draws"],
+                options["released_draws"],
                 dirichlet[name].attrs.get("public_records"),
             )
             for name in names

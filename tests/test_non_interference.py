@@ -21,6 +21,7 @@ from pymc_dirdp.cli import main as command_line
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.releases.model_tables import planned_tables, read_model
 from pymc_dirdp.releases.noisy_tables import with_terms
+from tests.planned import planned_sample
 
 APPROX, PURE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6), dirdp.PureDP(epsilon=1.0)
 
@@ -468,7 +469,7 @@ categories = ["f", "m"]
 
 OPTIONS = {"adjacency": "add-remove"}
 VERBS = {
-    "sample": lambda records, ledger: dirdp.sample(
+    "sample": lambda records, ledger: planned_sample(
         PURE, conjugate(records), n_records=30, mechanism="geometric", ledger=ledger, progressbar=False, **OPTIONS
     ),
     "private_model": lambda records, ledger: dirdp.private_model(

@@ -14,6 +14,7 @@ from rich import progress as rich_progress
 import pymc_dirdp as dirdp
 from pymc_dirdp import progress
 from pymc_dirdp.progress import QUIET, Bar
+from tests.planned import planned_sample
 
 
 class Screen(io.StringIO):
@@ -146,7 +147,7 @@ def heads():
 RELEASE = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), heads())
 NETWORK = {"class": ["a", "b"], "x": ["a", "b"]}
 USES = {
-    "sample": lambda **bar: dirdp.sample(dirdp.PureDP(epsilon=1.0), heads(), mechanism="geometric", **bar),
+    "sample": lambda **bar: planned_sample(dirdp.PureDP(epsilon=1.0), heads(), mechanism="geometric", **bar),
     "analyse": lambda **bar: dirdp.analyse(RELEASE, 10, chains=1, **bar),
     "estimate": lambda **bar: dirdp.estimate(RELEASE, **bar),
     "compare": lambda **bar: dirdp.compare(

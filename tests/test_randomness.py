@@ -9,6 +9,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
+from tests.planned import planned_sample
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +23,7 @@ def release():
     with pm.Model():
         p = pm.Dirichlet("p", a=np.ones(3))
         pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
-        return dirdp.sample(dirdp.ApproxDP(epsilon=0.1, delta=1e-6), mechanism="geometric", draws=2)
+        return planned_sample(dirdp.ApproxDP(epsilon=0.1, delta=1e-6), mechanism="geometric", released_draws=2)
 
 
 def test_bits_of_the_system_follow_from_the_name_of_the_test(stated):

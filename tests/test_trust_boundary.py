@@ -25,6 +25,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.releases.opened import Opened
 from pymc_dirdp.releases.view import mechanism_group, privacy_group
+from tests.planned import planned_sample
 
 # Four bytes are not all zeros, no size or offset in a file is so large, and sums stay below the 2**31 of PyMC.
 CELLS = [486113771, 313371929, 770035531, 105220937]
@@ -267,7 +268,7 @@ def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency
     build, counts = MODELS[kind]
     guarantee, options = WAYS[way]
     options = dict(options)
-    sampler = options.pop("sampler", "fast")
+    options.setdefault("sampler", "fast")
     if adjacency == "add-remove":
         options |= {"adjacency": adjacency, "n_records": PLANNED}
     # Each of the four pairs of a seed and a ledger comes with each adjacency, in either half.
@@ -278,7 +279,7 @@ def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency
     with overheard() as artefacts:
         # Every trial is another person, also behind the parents of the conditional table.
         plan = dirdp.plan(guarantee, model, contribution=1, **options)
-        release = dirdp.sample(plan, model, sampler=sampler, random_seed=seed, ledger=ledger)
+        release = dirdp.sample(plan, model, random_seed=seed, ledger=ledger)
         reports = dirdp.report(plan, full=True), dirdp.report(release, full=True)
         synthetic = dirdp.releases.sample_posterior_predictive(release, model, n_records=1000, random_seed=1)
     assert ("SeededReleaseWarning" in artefacts["warnings"]) == (seed is not None)
@@ -310,9 +311,9 @@ def test_the_library_itself_keeps_nothing():
     cells = [count + 1000003 for count in CELLS]
     model = one_table(cells)
     for options in ({}, {"mechanism": "geometric"}, {"sampler": "exact", "mechanism": Dirichlet(strategy="temper")}):
-        sampler = options.pop("sampler", "fast")
+        options = {"sampler": "fast"} | options
         plan = dirdp.plan(TIGHT, model, adjacency="add-remove", n_records=PLANNED, **options)
-        dirdp.sample(plan, model, sampler=sampler)
+        dirdp.sample(plan, model)
         secrets = secrets_of({"p": cells}, plan)
         modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "pymc_dirdp"]
         # Caches have grown, if other tests ran before this one.
@@ -386,7 +387,7 @@ def _edited(**options):
 
 
 def _broken_guarantee(sampler):
-    dirdp.sample(LOOSE, one_table(), min_count=min(CELLS) + 1, sampler=sampler)
+    planned_sample(LOOSE, one_table(), min_count=min(CELLS) + 1, sampler=sampler)
 
 
 def _over_budget(folder):

@@ -18,6 +18,7 @@ from pymc_dirdp.errors import ArgumentError, DirdpError, InternalError, KeywordE
 from pymc_dirdp.planning.options import TableOptions
 from pymc_dirdp.releases.plan import ModelPlanning, Options
 from pymc_dirdp.signatures import user_facing
+from tests.planned import planned_sample
 
 ROOMS = (dirdp, auditing, bandits, curator, mechanisms, planning, plots, privacy, releases)
 # What nobody but the library makes, or that everybody derives from.
@@ -121,7 +122,7 @@ def test_warnings_point_to_the_line_that_called():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(2):
-            dirdp.sample(guarantee, model, draws=100, random_seed=1)
+            planned_sample(guarantee, model, released_draws=100, random_seed=1)
             dirdp.sample(guarantee, descending)
         dirdp.ThompsonSampler(["a", "b"], guarantee, random_seed=1)
         dirdp.plan(dirdp.ApproxDP(epsilon=100, delta=1e-6), model)
@@ -256,7 +257,7 @@ def saved_release():
 
 saved_runs = []
 TABLE = {"prior": [1, 1], "n_records": 9}
-OPTIONAL = {"adjacency": "replace-one", "draws": 1, "min_count": 0, "contribution": 1, "public_totals": False}
+OPTIONAL = {"adjacency": "replace-one", "released_draws": 1, "min_count": 0, "contribution": 1, "public_totals": False}
 CELLS = {"prior": [1, 1], "scale": 1.0}
 VARIABLES_ALONE = {"prior": np.ones((2, 2)), "marginals": ((0,), (1,)), "parameters": (1.0, 1.0)}
 GEOMETRIC = mechanisms.GeometricMechanism([1, 1], 1.0)

@@ -106,7 +106,7 @@ def declared(path: Path) -> Declaration:
         _known(
             "[options]",
             sections.get("options", {}),
-            ("adjacency", "draws", "mechanism", "min_count", "n_records", "objective", "weights"),
+            ("adjacency", "mechanism", "min_count", "n_records", "objective", "released_draws", "weights"),
         )
     )
     if isinstance(settings := options.get("mechanism"), dict):

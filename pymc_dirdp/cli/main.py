@@ -107,7 +107,7 @@ def _in_a_declaration(message: str) -> str:
     otherwise = re.compile(r", as in otherwise=\{[^}]*\}")
     message = otherwise.sub(" in the data and in the declaration", message)
     argument = re.compile(
-        r"\b(adjacency|draws|mechanism|min_count|n_records|objective|weights)="
+        r"\b(adjacency|released_draws|mechanism|min_count|n_records|objective|weights)="
         r"('[^']*'|\"[^\"]*\"|\d[\w.]*)?"
     )
     return argument.sub(lambda found: f"{found[1]} = {found[2]}" if found[2] else f"{found[1]} in [options]", message)

@@ -130,7 +130,7 @@ def diagnose(
     # What the group `guarantee` repeats of a release.
     public = shown["privacy"].attrs
     groups["/guarantee"] = xr.Dataset(
-        attrs={name: public[name] for name in ("statement", "protected", "adjacency", "draws")}
+        attrs={name: public[name] for name in ("statement", "protected", "adjacency", "released_draws")}
     )
     return marked(groups)
 

@@ -133,7 +133,7 @@ def errors_of(
             seen.mechanism,
             public=stored.plan.reading.sizes_are_public,
             totals=seen.totals,
-            draws=seen.mechanism.output_kind.releases_for(stored.plan.draws),
+            draws=seen.mechanism.output_kind.releases_for(stored.plan.released_draws),
             rng=rng,
         )
         released = simplex(distribution.table, seen.draws)
@@ -154,7 +154,7 @@ def errors_of(
     names = [distribution.table.name for distribution in own]
     columns = {what: np.array([row[what] for row in rows]) for what in (rows[0] if rows else ())}
     realised = {what: (("table", "draw")[: values.ndim], values) for what, values in columns.items()}
-    return groups | {"/realised": xr.Dataset(realised, {"table": names, "draw": np.arange(stored.plan.draws)})}
+    return groups | {"/realised": xr.Dataset(realised, {"table": names, "draw": np.arange(stored.plan.released_draws)})}
 
 
 def _ranked(what: str, error: Array, others: Array, expected: float | None) -> dict[str, Any]:

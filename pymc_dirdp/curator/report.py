@@ -71,7 +71,7 @@ def _of_diagnosis(diagnosis: xr.DataTree) -> Report:
     guaranteed = (
         ("guarantee", str(guarantee["statement"])),
         ("protected", str(guarantee["protected"])),
-        ("draws", f"{guarantee['draws']}, all of them covered"),
+        ("draws", f"{guarantee['released_draws']}, all of them covered"),
         ("this page", "is not covered: it was computed from the data themselves"),
     )
     sizes = {name: of_table["records"].sum(list(of_table["records"].dims)[-1]) for name, of_table in cells.items()}

@@ -54,7 +54,7 @@ def naive_bayes(
     structure : mapping of str to iterable of str, optional
         Parents of features among the features, beside the class: what :func:`choose_structure` has chosen from the
         features alone, or what is public. Features that depend on each other are then not counted as independent
-        evidence. Pass a chosen structure as `after=` to :func:`pymc_dirdp.plan` or :func:`pymc_dirdp.sample`, too.
+        evidence. Pass a chosen structure as `after=` to :func:`pymc_dirdp.plan`, too.
     prior : float or mapping of str to array_like, default 1.0
         Prior parameters, by variable: a number, or an array that broadcasts to the variable's table.
     unit, contribution : optional

@@ -48,8 +48,8 @@ def choose_structure(
 ) -> Structure:
     """Choose a tree over the variables from the records, with a part of a guarantee.
 
-    What is left of the guarantee is for the tables: `sample(guarantee, model, after=structure)` keeps the guarantee for
-    both together, by any mechanism.
+    What is left of the guarantee is for the tables: `plan(guarantee, model, after=structure)` satisfies the guarantee
+    for both together, with any mechanism.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def choose_structure(
     >>> guarantee = dirdp.ApproxDP(epsilon=4.0, delta=1e-6)
     >>> structure = dirdp.choose_structure(guarantee, records, categories=categories)
     >>> model = dirdp.bayesian_network(records, structure, categories=categories)
-    >>> release = dirdp.sample(guarantee, model, mechanism="marginals", after=structure)
+    >>> release = dirdp.sample(dirdp.plan(guarantee, model, mechanism="marginals", after=structure), model)
     >>> bool(dirdp.verify(release))
     True
     """
@@ -313,7 +313,7 @@ def choose_bins(
         from the data: ``range(18, 100)``, or ``np.linspace(0, 1, 101)``.
     ledger : Ledger or None
         Records what the choice costs, before any record is read. It has to be said: with None nothing remembers what
-        the bins have cost until they are passed as `after=` to :func:`plan` or :func:`sample`.
+        the bins have cost until they are passed as `after=` to :func:`pymc_dirdp.plan`.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one unit can change.
     unit : str, optional
@@ -369,7 +369,7 @@ def choose_bins(
     (25.0, 35.0, 45.0)
     >>> frame = {"age": bins.label(records["age"]), "ill": ["no", "no", "no", "yes"] * 500}
     >>> model = dirdp.naive_bayes(frame, "ill", categories={"age": bins.labels, "ill": ["no", "yes"]})
-    >>> release = dirdp.sample(guarantee, model, mechanism="geometric", after=bins)
+    >>> release = dirdp.sample(dirdp.plan(guarantee, model, mechanism="geometric", after=bins), model)
     >>> bool(dirdp.verify(release))
     True
     """

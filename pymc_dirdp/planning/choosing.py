@@ -137,7 +137,7 @@ class Terms:
     def of(cls, wanted: MechanismOptions, **known: Any) -> "Terms":
         """What holds where these options are asked for; `known` are the groups, and whatever else no option says."""
         calibration = {name: getattr(wanted, name) for name in ("strategy", "objective", "min_count")}
-        known |= {"adjacency": wanted.adjacency, "draws": wanted.draws, "measured": wanted.settings(Marginals)}
+        known |= {"adjacency": wanted.adjacency, "draws": wanted.released_draws, "measured": wanted.settings(Marginals)}
         return cls(calibration=calibration, **known)
 
     def apart(self, tables: Mapping[str, TableFacts]) -> Iterator[dict[str, TableFacts]]:
@@ -338,8 +338,8 @@ class _Plans:
         tables, terms = self._tables, self._terms
         if terms.draws != 1:
             raise ArgumentError(
-                "mechanism='marginals' publishes noisy marginals, and one estimate that is fitted to them, so draws "
-                "stays 1. Whatever is computed from the marginals costs nothing more."
+                "mechanism='marginals' publishes noisy marginals, and one estimate that is fitted to them. Leave "
+                "released_draws out. Whatever is computed from the marginals costs nothing more."
             )
         if len(self._groups) > 1 or len(terms.groups) > 1:
             raise UnsupportedModelError(

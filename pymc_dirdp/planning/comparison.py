@@ -130,8 +130,9 @@ def compare(
     progressbar : bool, default True
         Whether to count the mechanisms in a bar, if they take over a second.
     **options
-        `adjacency`, `contribution`, `public_totals`, `min_count` and `draws`, as for :func:`pymc_dirdp.calibrate`.
-        Noise adds up to 0 where `public_totals` says that the number of records is public.
+        `adjacency`, `contribution`, `public_totals`, `min_count` and `released_draws`, as for
+        :func:`pymc_dirdp.calibrate`. Noise adds up to 0 where `public_totals` says that the number of records is
+        public.
 
     Returns
     -------

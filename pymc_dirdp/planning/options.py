@@ -13,21 +13,6 @@ MOST_DRAWS = 10**6
 """No plan has more draws than this; the curve of so many could take for ever."""
 
 
-class SettingPlanning(TypedDict, total=False):
-    """The names of :class:`MechanismOptions` but for the mechanism."""
-
-    adjacency: str
-    objective: str
-    draws: int
-    min_count: float
-
-
-class MechanismPlanning(SettingPlanning, total=False):
-    """The names of :class:`MechanismOptions`, for functions that pass them on."""
-
-    mechanism: str | Dirichlet | Marginals
-
-
 @dataclass(frozen=True, kw_only=True)
 class MechanismOptions:
     """Checked options.
@@ -62,8 +47,9 @@ class MechanismOptions:
         about as long again as `"auto"` itself. Models that :func:`pymc_dirdp.naive_bayes` and
         :func:`pymc_dirdp.bayesian_network` have built are planned for it under `"auto"`, and for `"estimate"`
         otherwise.
-    draws : int, default 1
-        Number of posterior draws. They compose: more draws from the same data lose more privacy.
+    released_draws : int, default 1
+        Number of posterior draws in the release. Draws of the Dirichlet mechanism compose: more of them lose more
+        privacy.
     min_count : float, default 0.0
         The public guarantee that every cell of every data set that could occur holds at least so many records.
     """
@@ -71,16 +57,19 @@ class MechanismOptions:
     adjacency: str = "replace-one"
     mechanism: str | Dirichlet | Marginals = "dirichlet"
     objective: str = "posterior"
-    draws: int = 1
+    released_draws: int = 1
     min_count: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
         one_of((*kinds(), "auto"), mechanism=self.kind)
         one_of(OBJECTIVES, objective=self.objective)
-        object.__setattr__(self, "draws", integer(1, draws=self.draws))
-        if self.draws > MOST_DRAWS:
-            raise ArgumentError(f"Expected at most {MOST_DRAWS} draws, got {self.draws:.3g}. analyse() draws for free.")
+        object.__setattr__(self, "released_draws", integer(1, released_draws=self.released_draws))
+        if self.released_draws > MOST_DRAWS:
+            raise ArgumentError(
+                f"Expected released_draws to be at most {MOST_DRAWS}, got {self.released_draws:.3g}. analyse() draws "
+                "for free."
+            )
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
 
     @property
@@ -98,9 +87,13 @@ class MechanismOptions:
         return self.settings(Dirichlet).strategy
 
 
-class DrawPlanning(SettingPlanning, total=False):
+class DrawPlanning(TypedDict, total=False):
     """The names of :class:`TableOptions` but for the mechanism."""
 
+    adjacency: str
+    objective: str
+    released_draws: int
+    min_count: float
     contribution: Contribution | int
     public_totals: bool
 

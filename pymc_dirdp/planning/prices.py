@@ -72,7 +72,7 @@ def calibrate(
         (Theory, Theorem 14).
     min_count : float, default 0.0
         The public guarantee that every cell of every data set that could occur holds at least so many records.
-    draws : int, default 1
+    released_draws : int, default 1
         How many draws keep the guarantee together. Noise is released once for all of them.
 
     Returns
@@ -388,7 +388,9 @@ def _expected_kl(prior: ArrayLike, n_records: int, of: str, chosen: TableOptions
         except UnattainableError:
             return math.inf
         if of == "estimate":
-            found = estimate_error(mechanism, parameters, n_records, public=chosen.is_public, draws=chosen.draws)
+            found = estimate_error(
+                mechanism, parameters, n_records, public=chosen.is_public, draws=chosen.released_draws
+            )
             if found is None:
                 raise ArgumentError(
                     f"Take of='draw': the error of an estimate is not known for mechanism={chosen.mechanism!r}."

@@ -128,7 +128,7 @@ class PrivateChoice(Remade, LaidOut, Labelled, Text):
 
     @property
     def _in_ledger(self) -> tuple[str, str]:
-        return "ledger", "recorded" if self.recorded else "not recorded: pass after= to what is released next"
+        return "ledger", "recorded" if self.recorded else "not recorded: pass after= to the next plan"
 
     def forget(self) -> None:
         """Do not look for this copy any more when something is planned: a release has it, which covers it."""
@@ -444,7 +444,7 @@ def refuse_unpaid_bins(dims: Iterable[Iterable[Any]], choices: Sequence[PrivateC
             if labels.issuperset(bins.labels):
                 raise ArgumentError(
                     f"The bins of {bins.column!r} were chosen from the records, and nothing covers what that has cost. "
-                    "Pass after=bins to plan() or sample(), and the guarantee covers both; or choose them with "
+                    "Pass after=bins to plan(), and the guarantee covers both; or choose them with "
                     "ledger=, which then holds their cost. Bins that were chosen twice have cost twice: after=[first, "
                     "second]."
                 )

@@ -53,18 +53,11 @@ class ExpectedErrors:
     grid_variance: float | None = None
 
 
-def expected_errors(plan: Plan, sampler: str) -> dict[str, ExpectedErrors]:
-    """The expected errors of each table of a plan.
-
-    Parameters
-    ----------
-    plan : Plan
-    sampler : str
-        What draws, or will draw; empty where that was not chosen yet.
-    """
+def expected_errors(plan: Plan) -> dict[str, ExpectedErrors]:
+    """The expected errors of each table of a plan."""
     # A file may hold numbers of which nothing can be computed.
     with np.errstate(all="ignore"):
-        errors = {part.table.name: _of_table(part, plan, sampler) for part in plan.parts}
+        errors = {part.table.name: _of_table(part, plan) for part in plan.parts}
     # The tables that are fitted to marginals of all of them.
     fitted = fit_errors(plan.publishing(Marginals), public=plan.reading.sizes_are_public)
     for name, error in fitted.items():
@@ -72,13 +65,13 @@ def expected_errors(plan: Plan, sampler: str) -> dict[str, ExpectedErrors]:
     return errors
 
 
-def _of_table(part: PlannedTable, plan: Plan, sampler: str) -> ExpectedErrors:
+def _of_table(part: PlannedTable, plan: Plan) -> ExpectedErrors:
     mechanism, n_records, tempered = part.mechanism, part.n_records, part.mechanism.tempered
     if n_records is None:
         return ExpectedErrors()
     errors = ExpectedErrors(n_records)
     prior, public, totals = part.table.prior, plan.reading.sizes_are_public, part.totals
-    error = estimate_error(mechanism, prior, n_records, public=public, totals=totals, draws=plan.draws)
+    error = estimate_error(mechanism, prior, n_records, public=public, totals=totals, draws=plan.released_draws)
     if error is not None:
         errors = replace(errors, estimate_kl=error.kl, share_error=error.share)
     if n_records > 0:
@@ -92,7 +85,7 @@ def _of_table(part: PlannedTable, plan: Plan, sampler: str) -> ExpectedErrors:
     # Where all shares are 1 no record has any weight.
     if tempered is not None and part.table.n_categories > 1:
         errors = replace(errors, effective_records=effective_records(tempered.r, n_records))
-        if (steps := mechanism.steps(sampler, n_records)) is not None:
+        if (steps := mechanism.steps(plan.sampler, n_records)) is not None:
             share = grid_share(tempered.alpha, tempered.r, n_records, steps=steps)
             errors = replace(errors, grid_weight=share.weight, grid_variance=share.variance)
     return errors

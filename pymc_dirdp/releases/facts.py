@@ -231,9 +231,9 @@ def _rests_on(stored: Opened) -> Lines:
         parts.append("how many there are, and who took part")
     yield Line("not protected", "; ".join([*parts, "the categories and the prior", *others]), 1)
     yield from (Line(choice.called, choice.in_words, 1) for choice in plan.after)
-    yield Line("assumed", "; ".join(believed(plan, stored.release and stored.release.sampler)), 1)
+    yield Line("assumed", "; ".join(believed(plan, released=stored.release is not None)), 1)
     yield Line("adjacency", plan.adjacency, 2)
-    yield Line("draws", f"{plan.draws}, all of them covered", 2)
+    yield Line("draws", f"{plan.released_draws}, all of them covered", 2)
 
 
 def _protects(stored: Opened) -> str:
@@ -284,19 +284,17 @@ def _mechanism(stored: Opened) -> Lines:
         one.in_short if one.tempered is None else f"{one.formula.partition(',')[0]}, {one.in_short}" for one in kinds
     )
     more = f" and {_more(len(others), 'other')}" if others else ""
-    yield Line("mechanism", f"{first}{more}{'' if release is None else f'; {release.sampler} sampler'}", 0)
+    yield Line("mechanism", f"{first}{more}; {plan.sampler} sampler", 0)
     yield Line("distribution", "; ".join(dict.fromkeys(f"{type(one).__name__}: {one.formula}" for one in kinds)), 2)
     # Noise has one setting only, so it has no strategy.
     if any(one.tempered is not None for one in kinds):
         suits = f", for the {plan.objective}" * (plan.strategy == "optimal")
         yield Line("strategy", f"{plan.strategy}{suits}", 2)
-    if release is None:
-        yield Line("sampler", "not chosen yet", 2)
-        return
     steps = _known([table.steps for table in tables])
     grid = f"; on a grid of {in_range(steps, 15)} steps" if steps else ""
-    yield Line("sampler", f"{release.sampler}; {ARITHMETIC[release.sampler]}{grid}", 2)
-    yield Line("randomness", release.randomness, 2)
+    yield Line("sampler", f"{plan.sampler}; {ARITHMETIC[plan.sampler]}{grid}", 2)
+    if release is not None:
+        yield Line("randomness", release.randomness, 2)
 
 
 def _tables(stored: Opened) -> Lines:
@@ -378,7 +376,7 @@ def _advice(stored: Opened) -> dict[str, list[str]]:
         groups=plan.groups,
         adjacency=plan.adjacency,
         public_totals=plan.reading.sizes_are_public,
-        draws=plan.draws,
+        draws=plan.released_draws,
         before=curves_of(plan.after),
     )
     # A file may hold numbers of which nothing can be computed.

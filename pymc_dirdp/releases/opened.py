@@ -111,7 +111,7 @@ class ReleasedTable:
     @property
     def steps(self) -> int | None:
         """Of the urn that drew; None without one."""
-        return None if self.stored.release is None else self.stored.release.steps(self.part)
+        return self.mechanism.steps(self.stored.plan.sampler, self.part.n_records)
 
     @property
     def published(self) -> Array:
@@ -248,7 +248,7 @@ class Opened:
                 # The same text has the same draws everywhere.
                 rng = np.random.default_rng(int(digest(facts_of(output)), 16))
                 tables = {table.name: (table.mechanism, table.observed_table) for table in noisy}
-                known |= shares_given(tables, plan.draws, rng)
+                known |= shares_given(tables, plan.released_draws, rng)
             for name, table in self.tables.items():
                 values = known.get(name, table.published)
                 shares[name] = values[..., 0] if table.family == "beta" else values
@@ -274,7 +274,7 @@ class Opened:
     @cached_property
     def errors(self) -> dict[str, ExpectedErrors]:
         """The errors that are expected of each table, by public numbers only."""
-        return expected_errors(self.plan, "" if self.release is None else self.release.sampler)
+        return expected_errors(self.plan)
 
     @cached_property
     def shared_noises(self) -> dict[str, tuple[tuple[str, ...], JointLikelihoods]]:

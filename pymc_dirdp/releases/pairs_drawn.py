@@ -95,15 +95,12 @@ def sample_pairs(
     model: pm.Model,
     *,
     ledger: "Ledger | None",
-    sampler: str = "exact",
     random_seed: Seed = None,
     progressbar: bool = True,
     **planning: Any,
 ) -> xr.DataTree:
     """What :func:`pymc_dirdp.sample` returns of a model of a wide table."""
     check_ledger_type(ledger)
-    if sampler != "exact":
-        raise ArgumentError(f"Noisy counts of pairs are drawn by sampler='exact' alone, got sampler={sampler!r}.")
     if isinstance(guarantee, PairsPlan):
         refuse_unknown("sample", planning, ())
         chosen = guarantee
@@ -113,7 +110,7 @@ def sample_pairs(
     refuse_unreadable(chosen)
     if not chosen.composition.satisfies(chosen.guarantee):
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
-    sealed, source = Sealed(model, ledger), randomness(random_seed, sampler=sampler)
+    sealed, source = Sealed(model, ledger), randomness(random_seed, sampler="exact")
     warn_if_seeded("release", random_seed=random_seed)
     receipt = None
     if ledger is not None:

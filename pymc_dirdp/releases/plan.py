@@ -4,19 +4,21 @@ No observed value is counted in this file.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, get_type_hints, overload
 
 import pymc as pm
 
 from pymc_dirdp.checks import MOST_RECORDS, integer, mapping_of_names, one_of, positive, refuse_unknown
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name, warn
 from pymc_dirdp.mechanisms import outputs
-from pymc_dirdp.mechanisms.registry import Marginals
+from pymc_dirdp.mechanisms.base import SAMPLERS
+from pymc_dirdp.mechanisms.registry import Dirichlet, Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.graph import built_for, is_wide
 from pymc_dirdp.models.privacy_unit import Reading, Stated, Unit, stated
@@ -26,7 +28,7 @@ from pymc_dirdp.models.whose_records import ModelTables, refuse_lost_unit, table
 from pymc_dirdp.planning.calibration import untouched
 from pymc_dirdp.planning.choosing import Choice, Judge, TableFacts, Terms, choose
 from pymc_dirdp.planning.measured_marginals import refuse_unlike_network
-from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
+from pymc_dirdp.planning.options import MechanismOptions
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.choices import (
@@ -39,7 +41,7 @@ from pymc_dirdp.releases.choices import (
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.predicting import axes_of, judge_of
 from pymc_dirdp.releases.wording import warn_if_few, warn_if_weak
-from pymc_dirdp.signatures import user_facing
+from pymc_dirdp.signatures import options_of_plan, user_facing
 from pymc_dirdp.texts.grammar import library_version
 
 if TYPE_CHECKING:
@@ -47,13 +49,24 @@ if TYPE_CHECKING:
     from pymc_dirdp.releases.pairs import PairsPlan
 
 
-class Planning(MechanismPlanning, total=False):
-    """The names of :class:`Options`, for functions that pass them on."""
+class Sampling(TypedDict, total=False):
+    """The options of a plan that :func:`pymc_dirdp.sample` takes, too."""
 
+    adjacency: str
+    mechanism: str | Dirichlet | Marginals
     n_records: int | Mapping[str, int] | None
     unit: Unit | None
     contribution: int | None
     public: Iterable[str] | bool
+
+
+class Planning(Sampling, total=False):
+    """The names of :class:`Options`, for functions that pass them on."""
+
+    objective: str
+    released_draws: int
+    sampler: str
+    min_count: float
     weights: Mapping[str, float] | None
     after: PrivateChoice | Sequence[PrivateChoice] | None
     disjoint: Iterable[Iterable[str]] | None
@@ -100,6 +113,11 @@ class Options(MechanismOptions):
         record is another person, the numbers of records of the rows that follow its axes are public then, and a record
         that is replaced stays in its row. And `pm.Data` in priors, also those that :func:`pymc.do` has put there, which
         are read when a plan is made. A name that changes nothing is refused.
+    sampler : {"exact", "fast"}, default "exact"
+        `"exact"` draws integers with bits of the operating system, from a Pólya urn or as discrete noise: what is
+        proved about the distribution holds for the release. `"fast"` draws in floating point and rounds the draw to a
+        public grid; nothing is proved about its last bits, and the release says so. Only `"fast"` draws continuous
+        noise. See :meth:`pymc_dirdp.mechanisms.DirichletMechanism.sample`.
     weights : mapping of str to float, optional
         Relative budgets of the tables, by name; 1 for those that are not named. Budgets are shares of the Rényi
         divergence, at the order of the guarantee or, for ApproxDP, at one that suits it. Marginals have their own.
@@ -115,6 +133,7 @@ class Options(MechanismOptions):
     unit: Unit | None = None
     contribution: int | None = None
     public: Iterable[str] | bool = ()
+    sampler: str = "exact"
     weights: Mapping[str, float] | None = None
     after: PrivateChoice | Sequence[PrivateChoice] | None = None
     disjoint: Iterable[Iterable[str]] | None = None
@@ -122,6 +141,7 @@ class Options(MechanismOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "n_records", _checked_sizes(self.n_records))
+        one_of(SAMPLERS, sampler=self.sampler)
         if self.weights is not None and self.kind == Marginals.kind:
             raise ArgumentError(
                 "weights share the guarantee among tables, and marginals are measured of all tables at once. Take "
@@ -168,17 +188,30 @@ def predicts(planning: Planning) -> bool:
     return True
 
 
-def with_options[F: Callable[..., Any]](function: F) -> F:
-    """Name every option, with its default and its meaning, in the help of a function that takes `**planning`."""
-    signature = inspect.signature(function)
-    # The last parameter is `**planning`.
-    *own, _ = signature.parameters.values()
-    options = inspect.signature(Options).parameters.values()
-    vars(function)["__signature__"] = signature.replace(parameters=[*own, *options])
-    helps = [inspect.cleandoc(kind.__doc__ or "") for kind in (MechanismOptions, Options)]
-    texts = "".join(f"{text.partition('----------')[2].strip()}\n" for text in helps)
-    function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("**planning\n", texts, 1)
-    return function
+def with_options[F: Callable[..., Any]](taken: type) -> Callable[[F], F]:
+    """Name options, with their defaults and meanings, in the help of a function that takes them as `**planning`.
+
+    Parameters
+    ----------
+    taken : type
+        The TypedDict of the options. Another option is answered with the call of :func:`plan` that has it.
+    """
+
+    def named(function: F) -> F:
+        signature, names = inspect.signature(function), get_type_hints(taken).keys()
+        # The last parameter is `**planning`.
+        *own, _ = signature.parameters.values()
+        options = inspect.signature(Options).parameters
+        signature = signature.replace(parameters=[*own, *(one for name, one in options.items() if name in names)])
+        vars(function)["__signature__"] = signature
+        helps = [inspect.cleandoc(kind.__doc__ or "") for kind in (MechanismOptions, Options)]
+        texts = "\n".join(text.partition("----------\n")[2].strip() for text in helps)
+        parts = re.split(r"^(?=\w+ : )", texts, flags=re.MULTILINE)
+        shown = "\n".join(part.rstrip() for part in parts if part.partition(" : ")[0] in names)
+        function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("**planning\n", f"{shown}\n", 1)
+        return options_of_plan(*(options.keys() - names))(function)
+
+    return named
 
 
 _Sizes = Mapping[str, int | None]
@@ -198,7 +231,7 @@ def plan(
 
 
 @user_facing
-@with_options
+@with_options(Planning)
 def plan(
     guarantee: Guarantee, model: pm.Model | None = None, *, progressbar: bool = True, **planning: Any
 ) -> "Plan | ModelPlan | PairsPlan":
@@ -208,7 +241,7 @@ def plan(
     or that leaves open whose records it holds. No number of a plan depends on them.
 
     With `any_model=True` it is the plan of :func:`pymc_dirdp.private_model`, of which it takes the options up to
-    `max_cells`.
+    `disjoint`, and `weights` and `max_cells`, the largest number of cells (10,000 by default).
 
     Parameters
     ----------
@@ -238,7 +271,7 @@ def plan(
     Warns
     -----
     ManyDrawsWarning
-        If `draws` is above 1 and a draw counts less than a tenth of each record of some table.
+        If `released_draws` is above 1 and a draw counts less than a tenth of each record of some table.
     WeakGuaranteeWarning
         If delta is not below one over the number of records, or epsilon is above 10.
 
@@ -307,7 +340,7 @@ def planned(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar:
     totals = {table.name: found.public_totals(table) for table in found.tables}
     with Bar(1, "plan", shown=progressbar):
         chosen, choices = _chosen(guarantee, by_name, sizes, totals, reading, wanted, purpose.target, whole=whole)
-    _warn_of_many_draws(chosen, wanted.draws)
+    _warn_of_many_draws(chosen, wanted.released_draws)
     warn_if_weak(guarantee, max((size for size in sizes.values() if size is not None), default=None))
     # Marginals of a network leave out what their noise hides, so its tables may have many cells.
     warn_if_few(
@@ -327,7 +360,8 @@ def planned(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar:
         others=reading.others,
         strategy=wanted.strategy,
         objective=wanted.objective,
-        draws=wanted.draws,
+        released_draws=wanted.released_draws,
+        sampler=wanted.sampler,
         min_count=wanted.min_count,
         after=wanted.choices,
     )
@@ -364,7 +398,7 @@ def _chosen(
         for name, table in tables.items()
         if name not in constant
     }
-    judge = _judge(facts, reading, target) if whole and wanted.draws == 1 else None
+    judge = _judge(facts, reading, target) if whole and wanted.released_draws == 1 else None
     terms = Terms.of(
         wanted,
         groups=reading.groups,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, override
 
 from pymc_dirdp.checks import MOST_RECORDS, at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.registry import STRATEGIES, by_class_name
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -124,8 +125,10 @@ class Plan(Remade, LaidOut, Text):
         Whether some groups of tables are fed by people who are no entries of the unit.
     strategy, objective : str
         How the mechanisms were chosen, see :func:`pymc_dirdp.calibrate`.
-    draws : int
-        How many draws the guarantee covers.
+    released_draws : int
+        How many draws the release holds, all of them covered by the guarantee.
+    sampler : {"exact", "fast"}
+        How they are drawn, see :func:`pymc_dirdp.plan`.
     min_count : float
         What every cell is guaranteed to hold.
     library_version : str
@@ -146,10 +149,10 @@ class Plan(Remade, LaidOut, Text):
     >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
     ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
     ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
-    >>> chosen = dirdp.plan(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric", draws=100)
+    >>> chosen = dirdp.plan(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric", released_draws=100)
     >>> chosen
     Plan(1-differential privacy, 'p' by geometric)
-    >>> chosen.draws
+    >>> chosen.released_draws
     100
 
     A plan is also a file that a colleague reads, and draws from: nothing in it is believed.
@@ -169,7 +172,8 @@ class Plan(Remade, LaidOut, Text):
     others: bool
     strategy: str
     objective: str
-    draws: int
+    released_draws: int
+    sampler: str
     min_count: float
     library_version: str = field(default_factory=library_version)
     after: tuple[PrivateChoice, ...] = ()
@@ -178,7 +182,8 @@ class Plan(Remade, LaidOut, Text):
     made_by: ClassVar[str] = "plan"
     # The first sentences follow from the numbers.
     layout: ClassVar[Layout] = {
-        **{name: name for name in ("statement", "protected", "assumptions", "library_version", "guarantee", "draws")},
+        **{name: name for name in ("statement", "protected", "assumptions", "library_version", "guarantee")},
+        **{name: name for name in ("released_draws", "sampler")},
         "adjacency": "stated.adjacency",
         **{name: name for name in ("min_count", "strategy", "objective")},
         "people": {
@@ -197,13 +202,14 @@ class Plan(Remade, LaidOut, Text):
         one_of(OBJECTIVES, objective=self.objective)
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
         version_of(self.library_version)
-        object.__setattr__(self, "draws", integer(1, draws=self.draws))
-        if self.draws > MOST_DRAWS:
+        object.__setattr__(self, "released_draws", integer(1, released_draws=self.released_draws))
+        if self.released_draws > MOST_DRAWS:
             raise ArgumentError(f"it has more than {MOST_DRAWS} draws.")
-        if self.draws != 1 and self.publishing(Marginals):
+        if self.released_draws != 1 and self.publishing(Marginals):
             raise ArgumentError("The plan states several draws, and shares that are fitted are one estimate.")
         check_names(tuple(part.table for part in self.parts))
         self._check_people()
+        one_of(SAMPLERS, sampler=self.sampler)
         for part in self.parts:
             self._check_numbers(part)
         for first, *others in self.together:
@@ -364,4 +370,4 @@ class Plan(Remade, LaidOut, Text):
     @property
     def tables_alone(self) -> PrivacyCurves:
         """The privacy curves of the tables, without what was done before."""
-        return composed({part.table.name: part.mechanism for part in self.parts}, self.groups, self.draws)
+        return composed({part.table.name: part.mechanism for part in self.parts}, self.groups, self.released_draws)

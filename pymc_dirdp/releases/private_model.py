@@ -1,5 +1,6 @@
 """A model of any discrete data becomes one of its private release: the exact likelihood, without the records."""
 
+import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping
@@ -26,7 +27,7 @@ from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.release import sample_sealed
 from pymc_dirdp.releases.saving import load
 from pymc_dirdp.sampling.bits import Seed
-from pymc_dirdp.signatures import user_facing
+from pymc_dirdp.signatures import options_of_plan, user_facing
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -38,6 +39,7 @@ type Source = xr.DataTree | str | os.PathLike[str]
 
 
 @user_facing
+@options_of_plan("weights", "max_cells")
 def private_model(
     source: "Guarantee | ModelPlan | Plan | Source | dict[str, Source]",
     model: pm.Model | dict[str, pm.Model] | None = None,
@@ -51,10 +53,8 @@ def private_model(
     contribution: int | None = None,
     adjacency: str | None = None,
     mechanism: str = "auto",
-    weights: Mapping[str, float] | None = None,
     disjoint: Iterable[Iterable[str]] | None = None,
     n_prior: float | Mapping[str, float] | None = None,
-    max_cells: int = 10_000,
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
 ) -> pm.Model:
@@ -68,7 +68,7 @@ def private_model(
     Parameters
     ----------
     source : Guarantee, ModelPlan, Plan, xarray.DataTree, path, or dict of str to a release or path
-        The guarantee of a new release, or a plan for this very model, which has decided all options up to `max_cells`
+        The guarantee of a new release, or a plan for this very model, which has decided all options up to `disjoint`
         (a plan of its tables alone, or the file of one, needs what was said about the model again); or a release that
         :func:`release_of` returned, or its file.
     model : pymc.Model, optional
@@ -105,13 +105,11 @@ def private_model(
         The noise. `"joint"` is one noise for several observed variables of the same people, whose number is public,
         without covariates and with up to some eight outcomes; these do not divide the guarantee. `"auto"` takes the
         one with the smallest variance.
-    weights, disjoint
-        As for :func:`pymc_dirdp.sample`, by the names of observed variables.
+    disjoint
+        As for :func:`pymc_dirdp.plan`, by the names of observed variables.
     n_prior : float or mapping of str to float, optional
         Where numbers of records are private: the largest expected number in a row, by default ten times what the
         noisy counts say. All smaller ones are as likely.
-    max_cells : int, default 10_000
-        More cells than this are refused.
     random_seed : int, SeedSequence, Generator or None
         For tests: a seeded release is not private.
     ledger : Ledger, optional
@@ -185,9 +183,7 @@ def private_model(
         contribution=contribution,
         adjacency=adjacency,
         mechanism=mechanism,
-        weights=weights,
         disjoint=disjoint,
-        max_cells=max_cells,
     )
     if isinstance(source, ModelPlan):
         if options != ModelOptions():
@@ -215,8 +211,8 @@ def private_model(
         vars(private)[_RELEASE] = release
         _warn_left_out(model, private)
         return private
-    if ledger is not None or random_seed is not None or weights is not None:
-        raise ArgumentError("Leave ledger, random_seed and weights out: this release was charged and drawn before.")
+    if ledger is not None or random_seed is not None:
+        raise ArgumentError("Leave ledger and random_seed out: this release was charged and drawn before.")
     if not isinstance(given, dict):
         return _of_releases({"": given}, root_model(model), options, n_prior)
     if not given or not all(isinstance(name, str) and name for name in given):
@@ -251,7 +247,10 @@ def _of_releases(
         if options.adjacency not in (None, stored.plan.adjacency):
             raise ArgumentError(f"The release is for adjacency={stored.plan.adjacency!r}. Leave adjacency out.")
         own = root_model(model[name] if isinstance(model, dict) else model)
-        said, call = replace(options, adjacency=stored.plan.adjacency), "releases" if name else "release"
+        # A release may have more cells than a new one gets without being asked.
+        most = max(math.prod(part.table.shape) for part in stored.plan.parts)
+        said = replace(options, adjacency=stored.plan.adjacency, max_cells=max(options.max_cells, most))
+        call = "releases" if name else "release"
         found = read_completely(own, said, f"dirdp.private_model({call}, model", plans=False)
         ending = f"_{name}" if name else ""
         private = with_terms(found, stored.plan, n_prior, _noisy_counts(stored), beside=private, ending=ending)

@@ -29,7 +29,7 @@ from pymc_dirdp.releases.ledger_charge import Sealed, charged_release
 from pymc_dirdp.releases.opened import of_release
 from pymc_dirdp.releases.pairs import PairsPlan
 from pymc_dirdp.releases.pairs_drawn import sample_pairs
-from pymc_dirdp.releases.plan import Planning, plan_for, refuse_unsaid_units, with_options
+from pymc_dirdp.releases.plan import Sampling, plan_for, refuse_unsaid_units, with_options
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.view import try_view, view
@@ -45,31 +45,26 @@ Counts = NDArray[int64]
 
 
 @user_facing
-@with_options
+@with_options(Sampling)
 def sample(
     guarantee: Guarantee | Plan | PairsPlan,
     model: pm.Model | None = None,
     *,
-    sampler: str = "exact",
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
     progressbar: bool = True,
-    **planning: Unpack[Planning],
+    **planning: Unpack[Sampling],
 ) -> xr.DataTree:
     """One private posterior draw of a PyMC model, with its guarantee.
 
     Parameters
     ----------
     guarantee : Guarantee or Plan
-        The guarantee of the whole release, or a :class:`Plan` for this very model. A plan has decided all options from
-        `adjacency` on, so none of them may be given beside it.
+        The guarantee of the whole release, or what :func:`pymc_dirdp.plan` returned for this model. A plan has decided
+        all options from `adjacency` on, so leave them out with it. More options, such as `released_draws`, `weights`,
+        `after` and `disjoint`, are those of a plan alone.
     model : pymc.Model, optional
         The model on the context stack by default.
-    sampler : {"exact", "fast"}, default "exact"
-        `"exact"` draws integers with bits of the operating system, from a Pólya urn or as discrete noise: what is
-        proved about the distribution holds for the release. `"fast"` draws in floating point and rounds the draw to a
-        public grid; nothing is proved about its last bits, and the release says so. Only `"fast"` draws continuous
-        noise. See :meth:`pymc_dirdp.mechanisms.DirichletMechanism.sample`.
     random_seed : int, SeedSequence, Generator or None, default None
         None takes entropy from the operating system. A seed makes the draw reproducible, hence **not private**: the
         release is marked and a warning says so.
@@ -84,7 +79,7 @@ def sample(
     Returns
     -------
     release : xarray.DataTree
-        Group `posterior` as `pm.sample` returns it, with dims `chain=1` and `draw=draws`, and groups `mechanism` (one
+        Group `posterior` as `pm.sample` returns it, with dims `chain=1` and `draw`, and groups `mechanism` (one
         child for each table), `privacy` and `utility`. It holds no count but noisy ones, and may be published.
 
         Beside the draws are the model's Deterministics that depend on released variables and single numbers alone,
@@ -145,7 +140,6 @@ def sample(
             guarantee,  # type: ignore[arg-type]  # No plan of tables.
             model,
             ledger=ledger,
-            sampler=sampler,
             random_seed=random_seed,
             progressbar=progressbar,
             **options,
@@ -154,7 +148,6 @@ def sample(
         guarantee,  # type: ignore[arg-type]  # No plan of pairs.
         model,
         Sealed(lambda: model, ledger),
-        sampler=sampler,
         random_seed=random_seed,
         progressbar=progressbar,
         **planning,
@@ -166,16 +159,15 @@ def sample_sealed(
     model: pm.Model,
     sealed: Sealed[Callable[[], pm.Model]],
     *,
-    sampler: str = "exact",
     random_seed: Seed = None,
     progressbar: bool = True,
-    **planning: Unpack[Planning],
+    **planning: Unpack[Sampling],
 ) -> xr.DataTree:
     """What :func:`sample` returns, of a model whose records are read after the charge.
 
     Parameters
     ----------
-    guarantee, sampler, random_seed, progressbar, **planning
+    guarantee, random_seed, progressbar, **planning
         As in :func:`sample`.
     model : pymc.Model
         What is planned and charged. Its observations may be made up.
@@ -190,12 +182,10 @@ def sample_sealed(
     # Verified again, on the exact curve and without tolerance: a plan may come from a file.
     if not composition.satisfies(chosen.guarantee):
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
-    for part in chosen.parts:
-        part.mechanism.checked_sampler(sampler)
     for part in chosen.publishing(NoisyTable):
         try_draws(part, public=chosen.reading.sizes_are_public)
     # Everything that can fail without the data comes before the ledger.
-    source = randomness(random_seed, sampler=sampler)
+    source = randomness(random_seed, sampler=chosen.sampler)
     try_view(chosen)
     released = tuple(part.table for part in chosen.parts)
     warn_if_seeded("release", random_seed=random_seed)
@@ -216,11 +206,11 @@ def sample_sealed(
     counts = sealed.read(lambda records: _read(chosen, records()), receipt, facts)
     warn_if_ranked(released, counts)
     with Bar(len(chosen.parts), "tables", shown=progressbar) as bar:
-        output = drawn_outputs(chosen, counts, sampler, random_seed, bar)
+        output = drawn_outputs(chosen, counts, random_seed, bar)
     one = identity(random_seed, output)
     # Bins that nobody has paid for are remembered as long as somebody has them, and a cache is nobody: it has a copy.
     copied = replace(chosen, after=tuple(map(copy, chosen.after))) if chosen.after else chosen
-    tree = view(of_release(Release(copied, sampler, source, one, receipt, output)))
+    tree = view(of_release(Release(copied, source, one, receipt, output)))
     return with_deterministics(tree, model, size_is_public=chosen.reading.sizes_are_public)
 
 
@@ -237,12 +227,11 @@ def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:
     return counts
 
 
-def drawn_outputs(
-    chosen: Plan, counts: Mapping[str, Counts], sampler: str, random_seed: Seed, bar: Bar
-) -> dict[str, Output]:
+def drawn_outputs(chosen: Plan, counts: Mapping[str, Counts], random_seed: Seed, bar: Bar) -> dict[str, Output]:
     """The outputs of the mechanisms, by table."""
     # All tables use one generator, so no two of them share their noise. Without a seed the exact sampler takes its bits
     # from the operating system itself.
+    sampler = chosen.sampler
     source = None if sampler == "exact" and random_seed is None else generator(random_seed)
     output: dict[str, Output] = {}
     shared: dict[str, Output] = {}
@@ -258,7 +247,7 @@ def drawn_outputs(
     for part in chosen.parts:
         name = part.table.name
         drawn = shared.get(name) or part.mechanism.draw(
-            counts[name], chosen.draws, sampler=sampler, random_seed=source, n_records=part.n_records
+            counts[name], chosen.released_draws, sampler=sampler, random_seed=source, n_records=part.n_records
         )
         output[name] = drawn.of_beta if part.table.family == "beta" else drawn
         bar.advance()

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Self, final, override
 from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, shown
-from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.outputs import Output
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.sampling.bits import SOURCES
@@ -32,7 +31,6 @@ class Release(Text):
     Attributes
     ----------
     plan : Plan
-    sampler : {"exact", "fast"}
     randomness : str
         The source of random bits; ``"seed"`` if the release can be computed again.
     identity : str
@@ -46,7 +44,6 @@ class Release(Text):
     """
 
     plan: Plan
-    sampler: str
     randomness: str
     identity: str
     entry: Receipt | None
@@ -61,10 +58,7 @@ class Release(Text):
     made_by: ClassVar[str] = "sample"
 
     def __post_init__(self) -> None:
-        one_of(SAMPLERS, sampler=self.sampler)
-        for part in self.plan.parts:
-            part.mechanism.checked_sampler(self.sampler)
-        one_of((*SOURCES[self.sampler], _SEED), randomness=self.randomness)
+        one_of((*SOURCES[self.plan.sampler], _SEED), randomness=self.randomness)
         if not re.fullmatch(r"[0-9a-f]{32}", self.identity, re.ASCII):
             raise ArgumentError("its identity is not 32 hexadecimal digits.")
 
@@ -73,17 +67,13 @@ class Release(Text):
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         with at("its plan"):
             plan = Plan.from_facts(facts["plan"])
-        output = {part.table.name: _output(facts["output"], part, plan.draws) for part in plan.parts}
+        output = {part.table.name: _output(facts["output"], part, plan.released_draws) for part in plan.parts}
         return cls(plan=plan, output=output, **cls.own_fields(facts, "plan", "output"))
 
     @override
     def refuse_unkept(self) -> None:
         for choice in self.plan.after:
             choice.refuse_unkept()
-
-    def steps(self, part: PlannedTable) -> int | None:
-        """The number of steps of the urn that drew a table; None without one."""
-        return part.mechanism.steps(self.sampler, part.n_records)
 
     @property
     @override
@@ -94,7 +84,7 @@ class Release(Text):
     def _problems(self) -> Iterator[tuple[str, str]]:
         for part in self.plan.parts:
             name = part.table.name
-            problems = part.mechanism.problems(self.output[name], self.sampler, part.n_records, part.totals)
+            problems = part.mechanism.problems(self.output[name], self.plan.sampler, part.n_records, part.totals)
             yield from ((name, problem) for problem in problems)
 
 

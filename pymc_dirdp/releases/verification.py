@@ -206,7 +206,7 @@ def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
         "plan" if stored.release is None else "release",
         plan.guarantee,
         stored.curves,
-        (everyone, *believed(plan, stored.release and stored.release.sampler), NOTHING_ELSE),
+        (everyone, *believed(plan, released=stored.release is not None), NOTHING_ELSE),
         plan.library_version,
         checks,
         stored.reproducible,

@@ -50,7 +50,7 @@ class PublicPlan(Protocol):
 
 LEFT_OUT = "left_out"
 """The attribute of draws with the names of the Deterministics that are not among them, a JSON list. No text has it."""
-# What is proved about a draw, by sampler; nothing is said of one that is not chosen yet.
+# What is proved about a draw, by sampler.
 ARITHMETIC = {
     "exact": "integers: the release has the proved distribution, and nothing was rounded on the way from the counts",
     "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal distribution, and nothing "
@@ -87,7 +87,7 @@ def _draws(stored: Opened) -> dict[str, xr.Variable]:
     variables = {}
     for name, table in stored.tables.items():
         dims = ["chain", "draw", *share_dims(table.part.table)]
-        shape = (1, stored.plan.draws, *table.part.table.released_shape)
+        shape = (1, stored.plan.released_draws, *table.part.table.released_shape)
         if table.output.shares is None:
             variables[name] = _deferred(stored, dims, shape, _drawn(name))
         else:
@@ -203,7 +203,7 @@ def _mechanism(table: ReleasedTable) -> xr.Dataset:
 def mechanism_group(part: PlannedTable, stored: Opened) -> xr.Dataset:
     """The prior of a table and the numbers of its mechanism."""
     table, mechanism, plan, release = part.table, part.mechanism, stored.plan, stored.release
-    dims, sampler = cell_dims(table), "" if release is None else release.sampler
+    dims, sampler = cell_dims(table), plan.sampler
     attrs: dict[str, str | float] = {
         "mechanism": type(mechanism).__name__,
         "family": table.family,
@@ -213,7 +213,7 @@ def mechanism_group(part: PlannedTable, stored: Opened) -> xr.Dataset:
         "strategy": plan.strategy,
         "objective": plan.objective,
         "sampler": sampler,
-        "arithmetic": ARITHMETIC.get(sampler, ""),
+        "arithmetic": ARITHMETIC[sampler],
         "randomness": "" if release is None else release.randomness,
         "contribution": mechanism.contributed.to_json(),
     }
@@ -253,7 +253,7 @@ def privacy_group(plan: Plan, pure_epsilon: float) -> xr.Dataset:
             "min_count": plan.min_count,
             "contribution": plan.contribution,
             "groups": json.dumps(plan.groups),
-            "draws": plan.draws,
+            "released_draws": plan.released_draws,
             **({"pure_epsilon": pure_epsilon} if math.isfinite(pure_epsilon) else {}),
             **({"choices": json.dumps([choice.facts for choice in plan.after])} if plan.after else {}),
         }

@@ -182,17 +182,17 @@ def assumed(reading: Reading, tables: Iterable[Table]) -> tuple[str, ...]:
     return (*(sentence for sentence, needed in fixed.items() if needed), *named)
 
 
-def believed(plan: "Plan", sampler: str | None) -> tuple[str, ...]:
+def believed(plan: "Plan", *, released: bool) -> tuple[str, ...]:
     """What has to be believed or asked for, because no file can show it.
 
     Parameters
     ----------
     plan : Plan
-    sampler : str or None
-        That of a release; None for a plan.
+    released : bool
+        Whether the plan was carried out.
     """
     fast = "the guarantee is proved for the ideal distribution, from which draws in floating point differ"
-    drawn = "the release is drawn as the plan says, once"
+    drawn = f"the release is drawn as the plan says, once, by the {plan.sampler} sampler"
     records = {part.table.name: part.mechanism.assumed_records for part in plan.parts}
     return (
         "the prior, the categories and all options were chosen without the data",
@@ -206,6 +206,6 @@ def believed(plan: "Plan", sampler: str | None) -> tuple[str, ...]:
         ),
         *([f"{filled(plan.min_count)}, in every data set that could occur"] if plan.min_count > 0 else []),
         *(f"the {choice.called} came from the mechanism that the file states, once" for choice in plan.after),
-        drawn if sampler is None else f"the release was drawn as it says, once, by the {sampler} sampler",
-        *([fast] if sampler == "fast" else []),
+        f"the release was drawn as it says, once, by the {plan.sampler} sampler" if released else drawn,
+        *([fast] if plan.sampler == "fast" else []),
     )

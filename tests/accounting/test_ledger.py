@@ -19,6 +19,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.privacy.curves import LossCurves
+from tests.planned import planned_sample
 
 LIMIT = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 TENTH = dirdp.ApproxDP(epsilon=0.1, delta=1e-7)
@@ -135,7 +136,7 @@ def test_releases_are_recorded_before_they_are_drawn(ledger):
 
 def test_what_does_not_depend_on_data_is_refused_before_anything_is_spent(ledger):
     with pytest.raises(dirdp.errors.ArgumentError):
-        dirdp.sample(TENTH, model(), ledger=ledger, sampler="slow")
+        planned_sample(TENTH, model(), sampler="slow", ledger=ledger)
     assert ledger.entries() == ()
 
 

@@ -24,6 +24,7 @@ import pymc as pm
 import pymc_dirdp as dirdp
 from pymc_dirdp.privacy.composition import Composition
 from tests.benchmarks.cost import commit, ratio
+from tests.planned import planned_sample
 
 TABLE = Path(__file__).with_suffix(".csv")
 COLUMNS = ("date", "version", "commit", "python", "load", "work", "size", "ratio")
@@ -132,7 +133,7 @@ def records_predicted(n: int) -> Callable[[], object]:
 
     known, asked = records(1000), records(n).drop(columns="class")
     model = dirdp.naive_bayes(known.drop(columns="class"), known["class"], categories=declared)
-    release = dirdp.sample(TARGET, model, mechanism="geometric", draws=10, progressbar=False)
+    release = planned_sample(TARGET, model, mechanism="geometric", released_draws=10, progressbar=False)
     return lambda: dirdp.predict_log_proba(release, asked, draws="released")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 import pymc_dirdp as dirdp
 from examples.experiments import declared_data
+from tests.planned import planned_sample
 
 NAMES = ("adult", "german_credit", "digit")
 
@@ -51,7 +52,7 @@ def naive_bayes(folder, name, rng):
     model = dirdp.naive_bayes(train, train[target], categories=categories, target=target)
     right = [list(categories[target]).index(value) for value in test[target]]
     for label, guarantee in targets():
-        release = dirdp.sample(guarantee, model, objective="estimate" if label != "posterior" else "posterior")
+        release = planned_sample(guarantee, model, objective="estimate" if label != "posterior" else "posterior")
         log_proba = dirdp.predict_log_proba(release, test, target=target, draws="released").values
         loss = -log_proba[np.arange(len(right)), right].mean()
         accuracy = np.mean(log_proba.argmax(axis=1) == right)
@@ -63,7 +64,7 @@ def network(folder, name, structure, rng):
     train, test = declared_data.train_and_test(frame, rng)
     model = dirdp.bayesian_network(train, structure, categories=categories)
     for label, guarantee in targets():
-        release = dirdp.sample(guarantee, model, objective="estimate" if label != "posterior" else "posterior")
+        release = planned_sample(guarantee, model, objective="estimate" if label != "posterior" else "posterior")
         found = dirdp.log_likelihood(release, test, draws="released").mean()
         print(f"{name:<14} network     {label:<16} log-likelihood {found:8.3f}", flush=True)
 

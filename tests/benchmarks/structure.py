@@ -16,6 +16,7 @@ import numpy as np
 
 import pymc_dirdp as dirdp
 from examples.experiments.declared_data import read, train_and_test
+from tests.planned import planned_sample
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 NAMES = ("german_credit", "adult")
@@ -23,7 +24,7 @@ NAMES = ("german_credit", "adult")
 
 def score(train, held_out, structure, categories, guarantee, after=None):
     model = dirdp.bayesian_network(train, structure, categories=categories)
-    release = dirdp.sample(guarantee, model, mechanism="marginals", after=after, progressbar=False)
+    release = planned_sample(guarantee, model, mechanism="marginals", after=after, progressbar=False)
     edges = sum(map(len, dict(structure).values()))
     return dirdp.log_likelihood(release, held_out).mean(), edges
 

@@ -411,14 +411,19 @@ def test_options_reach_the_plan(alone, declare, run):
     declare(
         (
             'mechanism = "geometric"',
-            'mechanism = {kind = "dirichlet", strategy = "temper"}\ndraws = 2\nweights = {p_hair = 3}',
+            'mechanism = {kind = "dirichlet", strategy = "temper"}\nreleased_draws = 2\nweights = {p_hair = 3}',
         )
     )
     assert run("plan", "survey.toml", "--out", "plan.json")[0] == 0
     plan = dirdp.load("plan.json")
-    assert (plan.strategy, plan.draws) == ("temper", 2)
+    assert (plan.strategy, plan.released_draws) == ("temper", 2)
     assert plan.parts[1].mechanism.r > plan.parts[0].mechanism.r
-    for old, new in (("draws = 2", "draws = 0"), ("p_hair = 3", "hair = 3"), ('"temper"', "1"), ("draws = 0", "")):
+    for old, new in (
+        ("released_draws = 2", "released_draws = 0"),
+        ("p_hair = 3", "hair = 3"),
+        ('"temper"', "1"),
+        ("released_draws = 0", ""),
+    ):
         declare((old, new))
         code, _, error = run("plan", "survey.toml")
         assert code == 2
@@ -444,7 +449,7 @@ def test_options_reach_the_plan(alone, declare, run):
         ("[variables.sex]", '[variables.""]\ncategories = ["x", "y"]\n[variables.sex]'),
         ("[variables.sex]", '[variables.chain]\ncategories = ["x", "y"]\n[variables.sex]'),
         ("[options]", "[options]\nweights = 3"),
-        ("[options]", "[options]\ndraws = 1e308"),
+        ("[options]", "[options]\nreleased_draws = 1e308"),
         ("[options]", "[options]\nmin_count = inf"),
         ("[options]", "[options]\nn_records = 3"),
     ],

@@ -19,6 +19,7 @@ from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.models.graph import PLAIN, evaluate
 from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.planning.draw_error import expected_kl
+from tests.planned import planned_sample
 
 HAIR = np.array([108, 286, 71, 127])  # Snee (1974)
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -75,14 +76,14 @@ def hair():
 @pytest.fixture(scope="module")
 def admissions():
     model = admissions_model()
-    release = dirdp.sample(TARGET, model, draws=3, adjacency="add-remove", n_records=2000)
+    release = planned_sample(TARGET, model, released_draws=3, adjacency="add-remove", n_records=2000)
     return model, release, diagnose(release, model, draws=500, random_seed=2)
 
 
 @pytest.fixture(scope="module")
 def whole():
     model = network()
-    release = dirdp.sample(dirdp.ApproxDP(epsilon=3, delta=1e-4), model, draws=2, unit=0)
+    release = planned_sample(dirdp.ApproxDP(epsilon=3, delta=1e-4), model, released_draws=2, unit=0)
     return model, release, diagnose(release, model, draws=400, random_seed=3)
 
 
@@ -234,7 +235,7 @@ def test_ranks_are_uniform_where_the_reference_is_the_truth():
     """Draws of the private posterior among such draws, and data from the prior among data from the prior."""
     model = hair_model()
     with pytest.warns(dirdp.errors.SeededReleaseWarning):
-        release = dirdp.sample(dirdp.RenyiDP(order=4, epsilon=50), model, draws=400, random_seed=5)
+        release = planned_sample(dirdp.RenyiDP(order=4, epsilon=50), model, released_draws=400, random_seed=5)
     realised = diagnose(release, model, draws=100, random_seed=6)["realised"]
     # The reference has 500 draws, so its error is part of the distance.
     distance = stats.kstest(realised["kl_release_rank"].values[0], "uniform").statistic
@@ -321,7 +322,7 @@ def test_replicated_data_follow_the_draws(hair, admissions, whole):
 @pytest.mark.thorough
 def test_integrated_parameters_are_diagnosed_too():
     model, apart = integrated(), [["words"], ["hits"]]
-    release = dirdp.sample(dirdp.ApproxDP(epsilon=2, delta=1e-5), model, contribution=1, disjoint=apart)
+    release = planned_sample(dirdp.ApproxDP(epsilon=2, delta=1e-5), model, contribution=1, disjoint=apart)
     diagnosis = diagnose(release, model, draws=200, chains=2, random_seed=8)
     assert set(diagnosis["private/posterior"].data_vars) == {"words_p", "hits_p"}
     # Given p, a count of the Dirichlet-multinomial is a Multinomial one.
@@ -439,7 +440,7 @@ def test_another_model_is_refused(hair):
     "options", [{}, {"draws": 50}, {"adjacency": "add-remove", "n_records": 600}], ids=["one", "many", "private N"]
 )
 def test_a_release_of_noise_is_diagnosed_without_what_needs_a_tempered_posterior(options):
-    release = dirdp.sample(TARGET, hair_model(), mechanism="geometric", **options)
+    release = planned_sample(TARGET, hair_model(), mechanism="geometric", **options)
     diagnosis = diagnose(release, hair_model(), draws=200, chains=2, random_seed=4)
     assert {name for name in diagnosis["realised"].data_vars if not name.startswith("kl_estimate")} == set()
     assert set(diagnosis["private"].children) == {"posterior"}
@@ -464,7 +465,7 @@ def test_tables_of_two_kinds_are_diagnosed_together():
 
 def test_broken_guarantees_are_an_error_without_a_value():
     model = hair_model()
-    release = dirdp.sample(TARGET, model, min_count=50)
+    release = planned_sample(TARGET, model, min_count=50)
     with pytest.raises(dirdp.errors.DataError) as caught:
         diagnose(release, hair_model([49, 286, 71, 186]))
     assert not any(str(count) in str(caught.value) for count in (49, 286, 186))

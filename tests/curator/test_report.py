@@ -6,6 +6,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
+from tests.planned import planned_sample
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 RATES = np.array([[601, 332], [370, 215], [22, 896], [3, 2]])
@@ -24,7 +25,7 @@ def diagnoses():
     options = {"contribution": 1, "public": ["admitted"]}
     return {
         mechanism: dirdp.diagnose(
-            dirdp.sample(TARGET, model, mechanism=mechanism, **options), model, draws=200, chains=2, random_seed=1
+            planned_sample(TARGET, model, mechanism=mechanism, **options), model, draws=200, chains=2, random_seed=1
         )
         for mechanism in ("dirichlet", "geometric")
     }

@@ -18,6 +18,7 @@ from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.opened import Opened, opened
+from tests.planned import planned_sample
 
 ANSWERS = np.array([[0, 1], [1, 1], [0, 0], [1, 1], [1, 1]])
 PRIOR = np.array([[1.0, 0.5], [2.0, 1.0]])
@@ -28,7 +29,7 @@ def survey(**options):
         p = pm.Dirichlet("p", a=PRIOR, dims=("item", "answer"))
         pm.Categorical("x", p=p, observed=ANSWERS, dims=("person", "item"))
         guarantee = options.pop("guarantee", dirdp.PureDP(epsilon=4.0))
-        return dirdp.sample(guarantee, **{"mechanism": "geometric", **options})
+        return planned_sample(guarantee, **{"mechanism": "geometric", **options})
 
 
 def output_of(release):
@@ -179,7 +180,7 @@ def test_every_reading_of_a_complete_survey_has_its_public_totals(mechanism, tmp
 def test_the_draws_of_a_release_are_conditional_on_its_public_totals():
     """Gaussian noise so wide that it says nothing: the shares of each row are averaged over five records of its own."""
     wide = dirdp.ApproxDP(epsilon=1e-3, delta=1e-9)
-    drawn = survey(unit="person", mechanism="gaussian", guarantee=wide, draws=4000)["posterior"]["p"].values[0]
+    drawn = survey(unit="person", mechanism="gaussian", guarantee=wide, released_draws=4000)["posterior"]["p"].values[0]
     # Prior counts of 1.5 and 3, and five records by the prior: the variance of a share of a Beta is that of the prior.
     spread = PRIOR.prod(axis=1) / PRIOR.sum(axis=1) ** 2 / (PRIOR.sum(axis=1) + 1)
     np.testing.assert_allclose(drawn[..., 0].var(axis=0), spread, rtol=0.15)

@@ -17,6 +17,7 @@ from pymc_dirdp.inference.rows import KnownTotals, RowPosterior
 from pymc_dirdp.inference.tables import CountTree, posterior_of
 from pymc_dirdp.mechanisms import GeometricMechanism
 from pymc_dirdp.releases.inference_setup import inferences
+from tests.planned import planned_sample
 
 from . import goldens
 from .posteriors import geometric, log_convolved, tabulated
@@ -261,7 +262,7 @@ def test_expected_counts_of_a_release_are_its_slopes(options):
     kinds = {"a": ["x", "y", "z"], "b": ["no", "yes"]}
     data = {"a": ["x"] * 30 + ["y"] * 20 + ["z"] * 10, "b": (["no"] * 4 + ["yes"]) * 12}
     model = dirdp.bayesian_network(data, {"a": [], "b": ["a"]}, categories=kinds)
-    release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-4), model, **options)
+    release = planned_sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-4), model, **options)
     row_prior = {"p_b": [1.0, 2.0, 0.5]} if options["mechanism"] == "gaussian" else None
     found = inferences(release, None, None, row_prior, same_records=False)
     rng = np.random.default_rng(3)

@@ -14,6 +14,7 @@ from pymc_dirdp.inference.observed_table import Beliefs
 from pymc_dirdp.inference.tables import TablePosterior
 from pymc_dirdp.mechanisms.noise import Noise
 from pymc_dirdp.releases.opened import opened
+from tests.planned import planned_sample
 
 PRIOR, COUNTS = np.array([[1.0, 0.5], [2.0, 1.0]]), np.array([[2, 1], [1, 3]])
 
@@ -22,7 +23,7 @@ def released(**options):
     with pm.Model():
         p = pm.Dirichlet("p", a=PRIOR)
         pm.Multinomial("x", n=COUNTS.sum(axis=1), p=p, observed=COUNTS)
-        release = dirdp.sample(dirdp.ApproxDP(epsilon=2.0, delta=1e-3), **options)
+        release = planned_sample(dirdp.ApproxDP(epsilon=2.0, delta=1e-3), **options)
     return opened(release).tables["p"]
 
 
@@ -44,7 +45,7 @@ def brute_force(output, most, row_prior):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-@pytest.mark.parametrize("options", [{}, {"draws": 2, "min_count": 1}, {"mechanism": "geometric"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"released_draws": 2, "min_count": 1}, {"mechanism": "geometric"}], ids=str)
 def test_rows_have_the_posterior_of_all_tables(adjacency, options, monkeypatch):
     private = adjacency == "add-remove"
     output = released(adjacency=adjacency, **options, **({"n_records": 8} if private else {}))

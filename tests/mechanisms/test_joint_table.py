@@ -18,6 +18,7 @@ from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.texts.grammar import digest, in_lines
+from tests.planned import planned_sample
 
 EACH = Contribution(1, ("each",))
 PURE = dirdp.PureDP(epsilon=1.0)
@@ -89,7 +90,7 @@ def test_what_is_drawn_has_the_stated_distribution(sampler):
 def test_a_release_is_read_with_the_radius_that_the_rows_share(tmp_path):
     """Means against a sum over all data sets; two rows of 6 people."""
     model = survey(6, items=2)
-    release = dirdp.sample(PURE, model, mechanism="joint", unit="person", draws=4000)
+    release = planned_sample(PURE, model, mechanism="joint", unit="person", released_draws=4000)
     (part,) = dirdp.plan(PURE, model, mechanism="joint", unit="person").parts
     assert part.mechanism.kind == "joint"
     noisy = release["mechanism/p"]["noisy_counts"].values
@@ -267,7 +268,7 @@ def test_a_release_of_several_tables_is_read_together(tmp_path):
         for name, prior in zip("abc", priors, strict=True):
             p = pm.Dirichlet(name, a=prior)
             pm.Multinomial(f"x_{name}", n=people, p=p, observed=[people, *[0] * (len(prior) - 1)])
-    release = dirdp.sample(PURE, model, mechanism="joint", draws=4000)
+    release = planned_sample(PURE, model, mechanism="joint", released_draws=4000)
     dirdp.save(release, tmp_path / "release.json")
     release = dirdp.load(tmp_path / "release.json")
     assert dirdp.verify(release)
@@ -310,7 +311,7 @@ def test_a_release_of_tables_with_private_totals(tmp_path):
         for name in "ab":
             p = pm.Dirichlet(name, a=np.ones(2))
             pm.Multinomial(f"x_{name}", n=people, p=p, observed=[people, 0])
-    release = dirdp.sample(target, model, mechanism="joint", adjacency="add-remove", draws=4000)
+    release = planned_sample(target, model, mechanism="joint", adjacency="add-remove", released_draws=4000)
     dirdp.save(release, tmp_path / "release.json")
     release = dirdp.load(tmp_path / "release.json")
     assert dirdp.verify(release)
@@ -358,8 +359,8 @@ def test_ten_items_with_a_private_number_of_people():
 
 @pytest.mark.thorough
 def test_a_survey_with_a_private_number_of_people():
-    release = dirdp.sample(
-        PURE, survey(300, items=4), mechanism="joint", unit="person", adjacency="add-remove", draws=50
+    release = planned_sample(
+        PURE, survey(300, items=4), mechanism="joint", unit="person", adjacency="add-remove", released_draws=50
     )
     assert dirdp.verify(release)
     mechanism = (

@@ -12,6 +12,7 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import registered
+from tests.planned import planned_sample
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_mechanism.py"
 BinomialMechanism = runpy.run_path(str(EXAMPLE))["BinomialMechanism"]
@@ -62,7 +63,7 @@ def test_its_sampler_has_the_distribution_of_its_likelihood():
 
 
 def test_a_model_is_planned_released_reported_and_read_back(tmp_path):
-    release = dirdp.sample(TARGET, model(), mechanism="binomial", draws=3)
+    release = planned_sample(TARGET, model(), mechanism="binomial", released_draws=3)
     assert release.posterior["p"].shape == (1, 3, 4)
     assert "Binomial noise of standard deviation" in str(dirdp.report(release, full=True))
     assert dirdp.verify(release).follows

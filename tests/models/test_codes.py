@@ -12,6 +12,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.models.observations import find_observations, read_counts
+from tests.planned import planned_sample
 
 from .test_random_models import divergence
 
@@ -143,7 +144,7 @@ def test_shapes_that_do_not_fit_are_found_before_a_ledger_is_charged(wrong, adja
     with pytest.raises(dirdp.errors.DataError, match=r"'obs' do not have one code .* np.repeat"):
         dirdp.plan(TARGET, model, **options)
     with pytest.raises(dirdp.errors.DataError, match="'obs' do not have one code"):
-        dirdp.sample(TARGET, model, ledger=ledger, **options)
+        planned_sample(TARGET, model, ledger=ledger, **options)
     assert not list(ledger.entries())
 
 

@@ -12,6 +12,7 @@ from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.likelihoods import unrolled
 from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.tables import root_model, tables
+from tests.planned import planned_sample
 
 from .markov import DiscreteMarkovChain, categorical, markov_chain
 
@@ -98,7 +99,7 @@ def test_a_chain_is_what_it_is_by_codes(name):
     assert [part.mechanism.contribution for part in plans[0].parts] == [
         part.mechanism.contribution for part in plans[1].parts
     ]
-    assert dirdp.verify(dirdp.sample(TARGET, one, **said))
+    assert dirdp.verify(planned_sample(TARGET, one, **said))
 
 
 @pytest.mark.parametrize(("first", "second"), [(chain, by_codes), (chain_with_a_start, by_codes_with_a_start)])

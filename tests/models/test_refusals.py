@@ -11,6 +11,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.refusals import REFUSALS
+from tests.planned import planned_sample
 
 from .markov import categorical, markov_chain
 
@@ -514,7 +515,7 @@ EACH = [pytest.param(key, one, id=f"{key} {i}") for key, several in CASES.items(
 @pytest.mark.parametrize(("key", "one"), EACH)
 def test_what_is_refused_is_said_with_its_way_out(key, one):
     with pytest.raises(UnsupportedModelError) as caught:
-        dirdp.sample(TARGET, model_of(one.refused), **one.said)
+        planned_sample(TARGET, model_of(one.refused), **one.said)
     assert re.search(pattern(REFUSALS[key].reason), str(caught.value)), str(caught.value)
     assert re.search(pattern(REFUSALS[key].way_out), str(caught.value))
     assert one.words in str(caught.value), str(caught.value)
@@ -524,7 +525,7 @@ def test_what_is_refused_is_said_with_its_way_out(key, one):
 @pytest.mark.thorough
 @pytest.mark.parametrize(("key", "one"), EACH)
 def test_what_is_written_in_its_place_is_released(key, one):
-    release = dirdp.sample(TARGET, model_of(one.instead), **one.said_instead)
+    release = planned_sample(TARGET, model_of(one.instead), **one.said_instead)
     assert dirdp.verify(release)
 
 

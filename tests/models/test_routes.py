@@ -14,6 +14,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import DataError, UnsupportedModelError
 from pymc_dirdp.models.observations import find_observations, read_counts, total_records
 from pymc_dirdp.models.tables import tables
+from tests.planned import planned_sample
 
 RNG = np.random.default_rng(2)
 PLAIN = Mode(linker="py", optimizer=None)
@@ -443,7 +444,7 @@ def test_the_total_is_that_of_the_counts(name):
 def release_of(build, **said):
     with pm.Model() as model:
         build()
-    return dirdp.sample(dirdp.ApproxDP(epsilon=3, delta=1e-3), model, **said)
+    return planned_sample(dirdp.ApproxDP(epsilon=3, delta=1e-3), model, **said)
 
 
 def test_a_sequence_of_more_axes_is_read():

@@ -13,6 +13,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.counting import tables as families
 from pymc_dirdp.models.observations import find_observations, read_counts, total_records
 from pymc_dirdp.planning.expected_kl import a_priori_kl
+from tests.planned import planned_sample
 
 RNG = np.random.default_rng(5)
 N = 400
@@ -391,7 +392,7 @@ def test_a_tree_of_features_is_beside_the_arcs_from_the_class():
     assert dirdp.tables(model) == dirdp.tables(same)
     with pytest.raises(dirdp.errors.ArgumentError, match="after=structure"):
         dirdp.plan(guarantee, model, mechanism="marginals")
-    release = dirdp.sample(guarantee, model, mechanism="marginals", after=tree)
+    release = planned_sample(guarantee, model, mechanism="marginals", after=tree)
     assert dirdp.verify(release)
     log_proba = dirdp.predict_log_proba(release, frame, target="class")
     assert log_proba["class"].values.tolist() == [0, 1]

@@ -22,6 +22,7 @@ from pymc_dirdp.errors import (
 from pymc_dirdp.networks import choosing
 from pymc_dirdp.networks.choosing import part_of, tree_within
 from pymc_dirdp.texts.grammar import understood
+from tests.planned import planned_sample
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": ["x", "y", "z"], "c": ["no", "yes"], "d": ["no", "yes"], "one": ["only"]}
 TARGET = dirdp.ApproxDP(epsilon=2.0, delta=1e-5)
@@ -48,7 +49,7 @@ def structure():
 @pytest.fixture(scope="module")
 def release(structure):
     model = dirdp.bayesian_network(RECORDS, structure, categories=CATEGORIES)
-    return dirdp.sample(TARGET, model, after=structure, **MARGINALS)
+    return planned_sample(TARGET, model, after=structure, **MARGINALS)
 
 
 def test_what_depends_on_each_other_is_joined(structure):
@@ -246,12 +247,12 @@ def test_the_ledger_is_charged_once_for_each_step(structure):
     assert ledger.spent["rho"] == pytest.approx(0.1, rel=1e-3)
     assert ledger.entries()[0].what == "the structure of a, b, c, d, one"
     model = dirdp.bayesian_network(RECORDS, chosen, categories=CATEGORIES)
-    dirdp.sample(guarantee, model, after=chosen, ledger=ledger, **MARGINALS)
+    planned_sample(guarantee, model, after=chosen, ledger=ledger, **MARGINALS)
     assert ledger.spent["rho"] == pytest.approx(0.4, rel=1e-3)
     assert ledger.spent["rho"] <= 0.4 * 1.001
     # One that no ledger holds is charged with the tables.
     free = dirdp.choose_structure(guarantee, RECORDS, categories=CATEGORIES)
-    dirdp.sample(guarantee, model, after=free, ledger=ledger, **MARGINALS)
+    planned_sample(guarantee, model, after=free, ledger=ledger, **MARGINALS)
     assert ledger.spent["rho"] == pytest.approx(0.8, rel=1e-3)
     before = ledger.head
     with pytest.raises(BudgetError):
@@ -307,7 +308,7 @@ def test_people_with_several_records():
     chosen = dirdp.choose_structure(TARGET, records, categories=CATEGORIES, adjacency="add-remove", **options)
     assert (chosen.unit, chosen.mechanism.contribution) == ("who", 2)
     model = dirdp.bayesian_network(records, chosen, categories=CATEGORIES, **options)
-    release = dirdp.sample(TARGET, model, adjacency="add-remove", n_records=2000, after=chosen, **MARGINALS)
+    release = planned_sample(TARGET, model, adjacency="add-remove", n_records=2000, after=chosen, **MARGINALS)
     assert dirdp.verify(release)
     alone = dirdp.bayesian_network(records, chosen, categories=CATEGORIES)
     with pytest.raises(ArgumentError, match=r"unit='who'.*'record'"):
@@ -337,7 +338,7 @@ def test_a_seed_is_marked(structure):
     assert chosen.reproducible
     assert "NOT PRIVATE" in str(chosen)
     model = dirdp.bayesian_network(RECORDS, chosen, categories=CATEGORIES)
-    assert not dirdp.verify(dirdp.sample(TARGET, model, after=chosen, **MARGINALS))
+    assert not dirdp.verify(planned_sample(TARGET, model, after=chosen, **MARGINALS))
     assert not structure.reproducible
 
 

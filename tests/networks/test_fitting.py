@@ -7,6 +7,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.networks import fitting
 from pymc_dirdp.networks.joint_fit import NetworkMarginals
 from pymc_dirdp.releases.opened import _OPENED
+from tests.planned import planned_sample
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": [1, 2], "c": ["no", "yes"], "one": ["only"]}
 STRUCTURE = {"a": [], "b": ["a"], "one": ["a"], "c": ["b", "a"]}
@@ -24,7 +25,7 @@ def records(n, seed=0):
 
 def released(mechanism, n=3000, guarantee=EPSILON, **options):
     model = dirdp.bayesian_network(records(n), STRUCTURE, categories=CATEGORIES)
-    return dirdp.sample(guarantee, model, mechanism=mechanism, random_seed=1, **options)
+    return planned_sample(guarantee, model, mechanism=mechanism, random_seed=1, **options)
 
 
 @pytest.fixture(scope="module", params=["marginals", "geometric", "gaussian"])

@@ -15,6 +15,7 @@ from pymc_dirdp.networks import prediction
 from pymc_dirdp.networks.fitting import DrawnTable
 from pymc_dirdp.networks.prediction import averages
 from pymc_dirdp.sampling.exact import urn_counts
+from tests.planned import planned_sample
 
 RNG = np.random.default_rng(5)
 N = 400
@@ -147,7 +148,7 @@ def test_labels_of_every_kind_survive_the_release_and_its_file(labels, tmp_path)
 def test_a_variable_may_be_called_sample():
     records = {"class": ["a", "b"], "sample": [0, 1]}
     model = dirdp.naive_bayes(records, records["class"], categories={"class": ["a", "b"], "sample": [0, 1]})
-    assert own_proba(dirdp.sample(LOOSE, model, draws=2), records).shape == (2, 2)
+    assert own_proba(planned_sample(LOOSE, model, released_draws=2), records).shape == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +335,7 @@ RECORDS = {"class": list("aaabbb"), "x": [0, 0, 1, 1, 1, 0], "y": [0, 1, 1, 1, 1
 
 def small_release(mechanism, **options):
     model = dirdp.naive_bayes(RECORDS, RECORDS["class"], categories=SMALL)
-    return dirdp.sample(dirdp.ApproxDP(epsilon=3.0, delta=1e-4), model, mechanism=mechanism, **options)
+    return planned_sample(dirdp.ApproxDP(epsilon=3.0, delta=1e-4), model, mechanism=mechanism, **options)
 
 
 def log_noise(release, name, tables):

@@ -11,6 +11,7 @@ from scipy.stats import beta, chi2, norm
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.networks.systematic import systematic
+from tests.planned import planned_sample
 
 CATEGORIES = {"class": ["cat", "dog", "hen"], "legs": [2, 4], "wild": [False, True]}
 STRUCTURE = {"class": [], "legs": ["class"], "wild": ["class", "legs"]}
@@ -29,14 +30,14 @@ def rates(**options):
     with pm.Model(coords={"department": list("AB")}):
         rate = pm.Beta("rate", 1, 1, dims="department")
         pm.Binomial("admitted", n=[30, 40], p=rate, observed=[10, 20])
-        return dirdp.sample(dirdp.PureDP(epsilon=5.0), mechanism="geometric", **options)
+        return planned_sample(dirdp.PureDP(epsilon=5.0), mechanism="geometric", **options)
 
 
 def flat(counts=(30, 20, 10), **options):
     with pm.Model():
         p = pm.Dirichlet("p", a=np.ones(len(counts)))
         pm.Multinomial("x", n=sum(counts), p=p, observed=list(counts))
-        return dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", **options)
+        return planned_sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", **options)
 
 
 def test_records_have_the_columns_labels_and_types_of_the_data(network):
@@ -224,7 +225,7 @@ def test_combined_intervals_cover_as_the_exact_ones_do(kind):
             p = pm.Dirichlet("p", a=np.ones(3))
             pm.Multinomial("x", n=n, p=p, observed=rng.multinomial(n, truth))
             guarantee = dirdp.ApproxDP(epsilon=0.3, delta=1e-6)
-            release = dirdp.sample(guarantee, mechanism=kind, sampler="exact", random_seed=seed)
+            release = planned_sample(guarantee, mechanism=kind, sampler="exact", random_seed=seed)
         low, high = dirdp.estimate(release, [0.9]).tables["p"].share_intervals[0][0]
         exact.append(low <= truth[0] <= high)
         records = dirdp.synthetic(release, n_sets=sets, random_seed=rng)

@@ -18,6 +18,7 @@ from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.mechanisms.registry import STRATEGIES, Dirichlet
 from pymc_dirdp.planning.calibration import p1_theorem_1_concentration
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL, a_priori_kl
+from tests.planned import planned_sample
 
 TARGETS = [
     ApproxDP(epsilon=1.0, delta=1e-6),
@@ -134,7 +135,7 @@ def test_what_no_draw_keeps_is_refused_before_any_count_is_read_with_noise_as_th
         pm.Multinomial("x", n=9, p=p, observed=[2, 3, 4])
     asked = [
         lambda **noise: dirdp.plan(target, model, **noise),
-        lambda **noise: dirdp.sample(target, model, **noise),
+        lambda **noise: planned_sample(target, model, **noise),
         *(
             lambda how=how, **noise: calibrate(target, prior=[1, 1, 1], n_records=9, **({"mechanism": how} | noise))
             for how in (Dirichlet(strategy=strategy) for strategy in STRATEGIES)

@@ -19,6 +19,7 @@ from pymc_dirdp.planning.choosing import Choice, TableFacts, Terms, _Plans, choo
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism
+from tests.planned import planned_sample
 
 NOISES = noises(public_totals=True)
 
@@ -65,7 +66,7 @@ def sample(guarantee, model, *, mechanism=None, **options):
     """A Dirichlet draw is drawn by the fast sampler."""
     kinds = {} if mechanism is None else {"mechanism": mechanism}
     sampler = "exact" if mechanism in NOISES else "fast"
-    return dirdp.sample(guarantee, model, sampler=sampler, **kinds, **options)
+    return planned_sample(guarantee, model, sampler=sampler, **kinds, **options)
 
 
 @pytest.mark.parametrize("kind", NOISES)
@@ -75,7 +76,7 @@ def sample(guarantee, model, *, mechanism=None, **options):
     ids=str,
 )
 def test_noise_keeps_the_guarantee_of_the_release(kind, target):
-    chosen = dirdp.plan(target, hair(), mechanism=kind, draws=7)
+    chosen = dirdp.plan(target, hair(), mechanism=kind, released_draws=7)
     assert isinstance(chosen.parts[0].mechanism, NOISES[kind])
     loss, allowed = chosen.composition.loss(target)
     # One release serves all draws.
@@ -96,7 +97,7 @@ def test_pure_privacy_is_for_geometric_noise():
 
 
 def test_the_noisy_counts_are_released_and_the_draws_come_from_them():
-    release = sample(dirdp.PureDP(epsilon=1.0), hair(), mechanism="geometric", draws=4000)
+    release = sample(dirdp.PureDP(epsilon=1.0), hair(), mechanism="geometric", released_draws=4000)
     group = release["mechanism/p"]
     noisy = group["noisy_counts"]
     assert noisy.dims == ("hair",)
@@ -107,7 +108,7 @@ def test_the_noisy_counts_are_released_and_the_draws_come_from_them():
 
 
 def test_a_saved_release_knows_its_mechanism(tmp_path):
-    release = sample(TARGET, two_tables(), mechanism="geometric", draws=2)
+    release = sample(TARGET, two_tables(), mechanism="geometric", released_draws=2)
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     back = xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf")
     assert as_mechanism(back).epsilon(1e-6) == as_mechanism(release).epsilon(1e-6) <= 1
@@ -133,7 +134,7 @@ def test_draws_of_one_kind_and_the_other_are_counted_as_they_are_made():
     drawn, noisy = (dirdp.plan(TARGET, hair(), mechanism=kind).parts[0].mechanism for kind in ("dirichlet", "gaussian"))
     both = composed({"drawn": drawn, "noisy": noisy}, (("drawn", "noisy"),), 3)
     assert both.renyi(2.0) == pytest.approx(3 * drawn.renyi(2.0) + noisy.renyi(2.0), rel=1e-12)
-    auto = dirdp.plan(TARGET, two_tables(), mechanism="auto", draws=3)
+    auto = dirdp.plan(TARGET, two_tables(), mechanism="auto", released_draws=3)
     assert auto.composition.satisfies(TARGET)
     release = dirdp.sample(auto, two_tables())
     assert "noisy_counts" in release["mechanism/rate"]

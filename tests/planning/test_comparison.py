@@ -118,7 +118,7 @@ QUESTIONS = [
         {"prior": np.ones((3, 2)), "n_records": 90, "adjacency": "add-remove"}, "RenyiDP", marks=pytest.mark.slow
     ),
     pytest.param(
-        {"prior": np.ones(4), "n_records": 592, "contribution": 2, "public_totals": True, "draws": 3},
+        {"prior": np.ones(4), "n_records": 592, "contribution": 2, "public_totals": True, "released_draws": 3},
         "RenyiDP",
         marks=pytest.mark.slow,
     ),
@@ -158,7 +158,9 @@ def test_every_function_answers_the_same_question_alike(question, kind):
     """Bit for bit: `expected_error` took a number for public that `calibrate` did not, .0409 beside .0583 (W4)."""
     guarantee = GUARANTEES[kind]
     compared = compare(guarantee, **question, simulations=10)
-    planned = {key: question[key] for key in ("adjacency", "contribution", "draws", "min_count") if key in question}
+    planned = {
+        key: question[key] for key in ("adjacency", "contribution", "released_draws", "min_count") if key in question
+    }
     public = question.get("public_totals", False)
     if question.get("adjacency") == "add-remove":
         planned["n_records"] = question["n_records"]

@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.plots.posteriors import plot_analysis, plot_calibration
+from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -27,7 +28,7 @@ def released(**options):
     with pm.Model(coords={"vote": ["yes", "no", "abstain"]}):
         p = pm.Dirichlet("p", a=[1, 2, 3], dims="vote")
         pm.Multinomial("votes", n=120, p=p, observed=[60, 40, 20])
-        return dirdp.sample(APPROX, **options)
+        return planned_sample(APPROX, **options)
 
 
 def segments(ax):

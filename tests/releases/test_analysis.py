@@ -20,14 +20,15 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.registry import registered
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.exact import urn_counts
+from tests.planned import planned_sample
 
 OWN = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "own_mechanism.py"))["BinomialMechanism"]
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-4)
 PRIOR, COUNTS = np.array([1.0, 0.5, 2.0]), [7, 4, 1]
 KINDS = {
     "dirichlet": {},
-    "draws": {"draws": 3},
-    "min_count": {"min_count": 1, "draws": 2},
+    "draws": {"released_draws": 3},
+    "min_count": {"min_count": 1, "released_draws": 2},
     "geometric": {"mechanism": "geometric"},
     "gaussian": {"mechanism": "gaussian"},
     "binomial": {"mechanism": "binomial"},
@@ -38,7 +39,7 @@ def released(counts=COUNTS, prior=PRIOR, **options):
     with registered(OWN), pm.Model(coords={"hair": ["black", "brown", "red"][: len(counts)]}):
         p = pm.Dirichlet("p", a=prior, dims="hair")
         pm.Multinomial("students", n=int(np.sum(counts)), p=p, observed=counts)
-        return dirdp.sample(APPROX, **options)
+        return planned_sample(APPROX, **options)
 
 
 def log_likelihood(release, x):
@@ -233,14 +234,14 @@ def rates(**options):
     with pm.Model(coords={"department": list("AB")}):
         rate = pm.Beta("rate", 1, 1, dims="department")
         pm.Binomial("admitted", n=[30, 40], p=rate, observed=[10, 20])
-        return dirdp.sample(SMALL_DELTA, **options)
+        return planned_sample(SMALL_DELTA, **options)
 
 
 def one_row(**options):
     with pm.Model():
         p = pm.Dirichlet("p", a=[1, 2, 3])
         pm.Multinomial("students", n=60, p=p, observed=[30, 20, 10])
-        return dirdp.sample(SMALL_DELTA, **options)
+        return planned_sample(SMALL_DELTA, **options)
 
 
 def test_the_table_is_shown_and_given():
@@ -342,7 +343,7 @@ def test_tables_with_joint_noises_of_their_own_are_drawn_independently():
         q = pm.Dirichlet("q", np.ones((3, 2)), dims=("b", "answer"))
         pm.Categorical("y", p=q, observed=1 - answers)
         options = {"contribution": 1, "disjoint": [["p"], ["q"]]}
-        release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="joint", random_seed=1, **options)
+        release = planned_sample(dirdp.PureDP(epsilon=1.0), mechanism="joint", random_seed=1, **options)
     assert len(opened(release).tables) == 2
     assert all(seen.mechanism.shared_noise is None for seen in opened(release).tables.values())
     counts = dirdp.analyse(release, 2000, chains=1, random_seed=1)["latent_counts"]

@@ -15,6 +15,7 @@ from scipy.stats import chi2
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError, SeededReleaseWarning
+from tests.planned import planned_sample
 
 from .test_likelihood import only
 
@@ -25,7 +26,7 @@ def released(counts=(30, 20, 10), prior=(1.0, 2.0, 3.0), **options):
     with pm.Model(coords={"hair": ["black", "brown", "red"]}):
         p = pm.Dirichlet("p", a=np.array(prior), dims="hair")
         pm.Multinomial("students", n=int(np.sum(counts)), p=p, observed=counts)
-        return dirdp.sample(APPROX, **options)
+        return planned_sample(APPROX, **options)
 
 
 def two_tables():

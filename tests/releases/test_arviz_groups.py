@@ -16,6 +16,7 @@ from pymc_dirdp.errors import SeededReleaseWarning
 from pymc_dirdp.releases import arviz_groups
 from pymc_dirdp.releases.arviz_groups import log_dirichlet
 from pymc_dirdp.releases.opened import opened
+from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 COUNTS = np.array([[30, 12, 8], [10, 22, 18], [5, 5, 40], [20, 20, 10]])
@@ -66,7 +67,7 @@ RELEASES = {
     "geometric": (of_hair, {"mechanism": "geometric"}),
     "gaussian": (of_hair, {"mechanism": "gaussian"}),
     "draw": (of_hair, {}),
-    "draws": (of_hair, {"draws": 3}),
+    "draws": (of_hair, {"released_draws": 3}),
     "fast": (of_hair, {"sampler": "fast"}),
     "min_count": (of_hair, {"min_count": 1}),
     "private number": (of_hair, {"mechanism": "geometric", "adjacency": "add-remove"}),
@@ -81,7 +82,7 @@ RELEASES = {
 @pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
 def test_groups_have_the_axes_of_what_was_published(kind):
     model, options = RELEASES[kind]
-    release = dirdp.sample(APPROX, model(), random_seed=3, **options)
+    release = planned_sample(APPROX, model(), random_seed=3, **options)
     found = dirdp.analyse(release, 25, chains=2, random_seed=1)
     assert found.identical(dirdp.analyse(release, 25, chains=2, random_seed=1))
     published, made = found["observed_data"]["p"], found["posterior_predictive"]["p"]
@@ -105,7 +106,7 @@ def test_likelihoods_of_a_few_records_are_sums_over_all_tables():
         pm.Multinomial("x", n=5, p=p, observed=[2, 2, 1])
         releases = [
             dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric"),
-            dirdp.sample(APPROX, sampler="fast"),
+            planned_sample(APPROX, sampler="fast"),
         ]
     tables = np.array([x for x in itertools.product(range(6), repeat=3) if sum(x) == 5])
     for release in releases:
@@ -225,7 +226,7 @@ def test_the_output_of_a_mechanism_alone_is_replicated(output):
 KINDS_OF_DATA = {
     "noisy counts": {"mechanism": "geometric", "public": ["x"]},
     "a draw": {"mechanism": "dirichlet", "public": ["x"]},
-    "draws": {"mechanism": "dirichlet", "public": ["x"], "draws": 2},
+    "draws": {"mechanism": "dirichlet", "public": ["x"], "released_draws": 2},
 }
 
 
@@ -233,7 +234,7 @@ KINDS_OF_DATA = {
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_arviz_takes_what_is_returned_as_it_is(kind):
     """Priors of one release are compared; replicates, sensitivities and leave-one-out need no argument."""
-    release = dirdp.sample(APPROX, of_rows(), **KINDS_OF_DATA[kind])
+    release = planned_sample(APPROX, of_rows(), **KINDS_OF_DATA[kind])
     fits = {str(prior): dirdp.analyse(release, 100, prior=np.full((4, 3), prior)) for prior in (1.0, 50.0)}
     assert set(az.compare(fits).index) == {"1.0", "50.0"}
     for verb in (az.loo, az.psense_summary, az.plot_ppc_dist, az.plot_ppc_tstat):
@@ -285,7 +286,7 @@ def test_groups_are_copied_and_written(rows, tmp_path):
 
 def test_private_totals_of_rows_and_least_counts_have_likelihoods_by_row():
     """They have no compiled program, and are the same sums."""
-    release = dirdp.sample(APPROX, of_rows(), mechanism="dirichlet", public=["x"], min_count=5)
+    release = planned_sample(APPROX, of_rows(), mechanism="dirichlet", public=["x"], min_count=5)
     found = dirdp.analyse(release, 5, chains=1, random_seed=1)
     assert found["log_likelihood"]["p"].dims == ("chain", "draw", "region")
     for p, logs in zip(found["posterior"]["p"].values[0], found["log_likelihood"]["p"].values[0], strict=True):

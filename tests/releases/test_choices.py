@@ -21,6 +21,7 @@ from pymc_dirdp.mechanisms.choices import QuantilesMechanism, TreeMechanism
 from pymc_dirdp.releases.choices import Bins, PrivateChoice, Structure
 from pymc_dirdp.texts.codec import value_of
 from pymc_dirdp.texts.grammar import understood
+from tests.planned import planned_sample
 from tests.texts.test_grammar import changed, places
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -216,17 +217,17 @@ def test_the_ledger_is_charged_once_for_each_step(limit):
     name = limit.budget_name
     paid = choose(limit.with_budget(limit.budget / 4), ledger)
     assert ledger.spent[name] == pytest.approx(limit.budget / 4, rel=1e-3)
-    dirdp.sample(limit, classifier(paid), mechanism="geometric", after=paid, ledger=ledger)
+    planned_sample(limit, classifier(paid), mechanism="geometric", after=paid, ledger=ledger)
     assert ledger.spent[name] == pytest.approx(limit.budget, rel=2e-3)
     assert ledger.spent[name] <= limit.budget
     # What no ledger holds is charged with the tables.
     other, free = dirdp.Ledger(limit), choose(limit.with_budget(limit.budget / 4))
-    dirdp.sample(limit, classifier(free), mechanism="geometric", after=free, ledger=other)
+    planned_sample(limit, classifier(free), mechanism="geometric", after=free, ledger=other)
     assert other.spent[name] == pytest.approx(limit.budget, rel=2e-3)
     # One of each: only what is not recorded here is added to the tables.
     mixed = dirdp.Ledger(limit)
     mine = choose(limit.with_budget(limit.budget / 4), mixed)
-    dirdp.sample(limit, classifier(free), mechanism="geometric", after=[mine, free], ledger=mixed)
+    planned_sample(limit, classifier(free), mechanism="geometric", after=[mine, free], ledger=mixed)
     assert mixed.spent[name] == pytest.approx(limit.budget, rel=2e-3)
 
 
@@ -239,7 +240,7 @@ def test_the_discount_belongs_to_an_entry_of_the_same_ledger(tmp_path):
 
     def cost(after, ledger):
         before = ledger.spent["epsilon"]
-        dirdp.sample(limit, classifier(paid), mechanism="geometric", after=after, ledger=ledger)
+        planned_sample(limit, classifier(paid), mechanism="geometric", after=after, ledger=ledger)
         return ledger.spent["epsilon"] - before
 
     other = dirdp.Ledger(limit)
@@ -293,7 +294,7 @@ def test_a_dear_choice_is_not_covered_by_a_cheap_one_with_the_same_edges():
     copied = dirdp.releases.Bins.from_facts(cheap.facts)
     assert dirdp.plan(target, table, mechanism="geometric", after=[dear, copied, same]).after[1] == cheap
     # An earlier release has covered those with the same edges.
-    dirdp.sample(target, table, mechanism="geometric", after=[dear, cheap, same])
+    planned_sample(target, table, mechanism="geometric", after=[dear, cheap, same])
     dirdp.plan(target, table, mechanism="geometric", after=same)
     with pytest.raises(ArgumentError, match="nothing covers"):
         dirdp.plan(target, table, mechanism="geometric")
@@ -347,7 +348,7 @@ def test_plans_and_releases_are_written_and_read(bins, both, tmp_path):
 
 
 def test_a_release_that_denies_a_choice_does_not_verify(bins, model, edited):
-    release = dirdp.sample(TARGET, model, mechanism="geometric", after=bins)
+    release = planned_sample(TARGET, model, mechanism="geometric", after=bins)
     assert dirdp.verify(release)
     place = ("plan", "after")
 
@@ -376,7 +377,7 @@ def test_a_release_that_denies_a_choice_does_not_verify(bins, model, edited):
 def test_a_seed_of_the_bins_is_one_of_the_release():
     with pytest.warns(dirdp.errors.SeededReleaseWarning):
         seeded = choose(random_seed=1)
-    found = dirdp.verify(dirdp.sample(TARGET, classifier(seeded), mechanism="geometric", after=seeded))
+    found = dirdp.verify(planned_sample(TARGET, classifier(seeded), mechanism="geometric", after=seeded))
     assert not found
     assert "seed" in found.headline
 
@@ -390,7 +391,7 @@ def test_groups_of_different_people_and_several_draws(bins):
     plan = dirdp.plan(dirdp.PureDP(epsilon=1.0), two, mechanism="geometric", after=bins, disjoint=[["a"], ["b"]])
     for part in plan.parts:
         assert part.mechanism.pure_epsilon + bins.mechanism.pure_epsilon == pytest.approx(1.0, rel=1e-3)
-    several = dirdp.plan(dirdp.RenyiDP(order=3, epsilon=0.5), two, after=bins, draws=3, public=["a"])
+    several = dirdp.plan(dirdp.RenyiDP(order=3, epsilon=0.5), two, after=bins, released_draws=3, public=["a"])
     assert several.composition.satisfies(several.guarantee)
     assert not several.composition.satisfies(dirdp.RenyiDP(order=3, epsilon=0.48))
 

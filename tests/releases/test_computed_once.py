@@ -12,6 +12,7 @@ from pymc_dirdp.releases import draws, predicting
 from pymc_dirdp.releases import opened as opening
 from pymc_dirdp.releases.cache import Cache
 from pymc_dirdp.releases.choices import Bins
+from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 RNG = np.random.default_rng(20261129)
@@ -53,7 +54,7 @@ def network(mechanism):
     data = records()
     structure = dirdp.choose_structure(dirdp.PureDP(epsilon=0.3), data, categories=WORDS)
     model = dirdp.bayesian_network(data, structure, categories=WORDS)
-    return dirdp.sample(APPROX, model, mechanism=mechanism, after=structure)
+    return planned_sample(APPROX, model, mechanism=mechanism, after=structure)
 
 
 def test_a_network_of_marginals_is_fitted_once(fits, tmp_path):
@@ -106,7 +107,7 @@ def test_bins_that_a_cached_release_holds_are_nobodys(tmp_path):
     """A cache is nobody who could count with them; who has them still has to pay."""
     bins = chosen()
     model = by_age(bins)
-    release = dirdp.sample(APPROX, model, after=bins)
+    release = planned_sample(APPROX, model, after=bins)
     assert opening.opened(release).plan.after == (bins,)
     # The user's own are looked for as before.
     assert [own for own in Bins.unpaid() if own == bins] == [bins]
@@ -134,7 +135,7 @@ def test_bins_of_a_file_belong_to_who_reads_it(tmp_path):
     bins = chosen()
     dirdp.save(bins, tmp_path / "bins.json")
     labels, model = bins.labels, by_age(bins)
-    release = dirdp.sample(APPROX, model, after=bins)
+    release = planned_sample(APPROX, model, after=bins)
     del bins
     gc.collect()
     mine = dirdp.load(tmp_path / "bins.json")

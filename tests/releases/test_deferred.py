@@ -15,6 +15,7 @@ from pymc_dirdp.releases.cache import Cache
 from pymc_dirdp.releases.deferred import Deferred, is_untouched
 from pymc_dirdp.releases.opened import from_text, opened, text_of
 from pymc_dirdp.releases.view import view
+from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -33,7 +34,7 @@ def release(calls):
     with pm.Model(coords={"hair": ["black", "brown", "red"]}):
         p = pm.Dirichlet("p", a=np.ones(3), dims="hair")
         pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
-        return dirdp.sample(APPROX, mechanism="geometric", draws=2)
+        return planned_sample(APPROX, mechanism="geometric", released_draws=2)
 
 
 def variable(tree):
@@ -145,7 +146,7 @@ def test_the_shares_of_another_release_are_not_taken_for_its_own(release, calls)
         p = pm.Dirichlet("p", a=np.ones(3), dims="hair")
         # Far from the first ones: with noise this narrow near ones have the same noisy counts once in a hundred times.
         pm.Multinomial("x", n=60, p=p, observed=[0, 0, 60])
-        other = dirdp.sample(APPROX, mechanism="geometric", draws=2)
+        other = planned_sample(APPROX, mechanism="geometric", released_draws=2)
     swapped = release.copy(deep=True)
     swapped["release"] = other["release"].copy()
     assert not is_untouched(variable(swapped), text_of(swapped))

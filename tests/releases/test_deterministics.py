@@ -13,6 +13,7 @@ import pytest
 from pytensor.compile.builders import OpFromGraph
 
 import pymc_dirdp as dirdp
+from tests.planned import planned_sample
 
 G = dirdp.ApproxDP(epsilon=1, delta=1e-6)
 CLS = np.repeat([0, 1, 2], 100)
@@ -73,7 +74,7 @@ def test_the_values_are_those_of_the_formula_at_the_draws():
     with hair() as model:
         pm.Deterministic("odds", model["p"] / (1 - model["p"]), dims="hair")
         pm.Deterministic("largest", model["odds"].max())
-    release = dirdp.sample(G, model, mechanism="geometric", draws=1)
+    release = planned_sample(G, model, mechanism="geometric", released_draws=1)
     for tree in (release, dirdp.analyse(release, 25, model=model)):
         p = tree["posterior"]["p"].values
         np.testing.assert_allclose(tree["posterior"]["odds"].values, p / (1 - p), rtol=1e-12)

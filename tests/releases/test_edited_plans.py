@@ -47,11 +47,11 @@ def refused(plan, changes, model, error, match):
 @pytest.mark.parametrize("draws", [0, -1, 1.5, True, "1"])
 def test_draws_that_are_none(model, plan, draws):
     """Found by attack: -1 draws lose less than nothing, and were charged as that."""
-    refused(plan, {"draws": draws}, model, dirdp.errors.ArgumentError, "draws")
+    refused(plan, {"released_draws": draws}, model, dirdp.errors.ArgumentError, "draws")
 
 
 def test_more_draws_than_were_planned(model, plan):
-    refused(plan, {"draws": 2}, model, dirdp.errors.UnattainableError, "does not keep")
+    refused(plan, {"released_draws": 2}, model, dirdp.errors.UnattainableError, "does not keep")
 
 
 def test_assumptions_that_were_taken_out(model, plan):

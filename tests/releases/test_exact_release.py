@@ -12,6 +12,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.sampling.exact import urn_counts
+from tests.planned import planned_sample
 
 COUNTS = np.array([108, 286, 71, 127])
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -25,7 +26,7 @@ def hair(counts=COUNTS):
 
 
 def test_a_release_lies_on_its_public_grid_and_says_so():
-    release = dirdp.sample(TARGET, hair(), sampler="exact", draws=3)
+    release = planned_sample(TARGET, hair(), sampler="exact", released_draws=3)
     attrs = release["mechanism/p"].attrs
     assert attrs["sampler"] == "exact"
     assert np.all(urn_counts(release["posterior"]["p"].values, attrs["steps"]) >= 0)
@@ -35,7 +36,7 @@ def test_a_release_lies_on_its_public_grid_and_says_so():
 
 
 def test_the_fast_sampler_states_its_position_too():
-    release = dirdp.sample(TARGET, hair(), sampler="fast")
+    release = planned_sample(TARGET, hair(), sampler="fast")
     assert "nothing is proved of the last bits" in release["mechanism/p"].attrs["arithmetic"]
     assert "nothing is proved of the last bits" in " ".join(str(dirdp.report(release, full=True)).split())
     assert "PCG64" in release["mechanism/p"].attrs["randomness"] or "AES" in release["mechanism/p"].attrs["randomness"]
@@ -46,15 +47,15 @@ def test_bits_come_from_the_operating_system_unless_there_is_a_seed(monkeypatch)
     asked = []
     real = os.urandom
     monkeypatch.setattr(os, "urandom", lambda size: asked.append(size) or real(size))
-    dirdp.sample(TARGET, hair(), sampler="exact")
+    planned_sample(TARGET, hair(), sampler="exact")
     assert sum(asked) >= 64 * 1024
     asked.clear()
     with pytest.warns(SeededReleaseWarning):
-        first = dirdp.sample(TARGET, hair(), sampler="exact", random_seed=5)
+        first = planned_sample(TARGET, hair(), sampler="exact", random_seed=5)
     assert not asked
     assert first.attrs["reproducible"] == "not private"
     with pytest.warns(SeededReleaseWarning):
-        second = dirdp.sample(TARGET, hair(), sampler="exact", random_seed=5)
+        second = planned_sample(TARGET, hair(), sampler="exact", random_seed=5)
     assert first["posterior"]["p"].equals(second["posterior"]["p"])
 
 
@@ -65,7 +66,7 @@ def test_two_tables_do_not_share_their_bits():
             pm.Multinomial(f"{name}_seen", n=90, p=p, observed=[30, 30, 30])
     for options in ({}, {"random_seed": 1}):
         with pytest.warns(SeededReleaseWarning) if options else np.errstate():
-            release = dirdp.sample(TARGET, model, sampler="exact", **options)
+            release = planned_sample(TARGET, model, sampler="exact", **options)
         assert not np.array_equal(release["posterior"]["a"].values, release["posterior"]["b"].values)
 
 
@@ -107,7 +108,7 @@ def test_a_rare_category_is_never_zero_and_predictions_are_finite():
         theta = pm.Dirichlet("x_p", a=np.full((2, 200), 0.01), dims=("y", "x"))
         label = pm.Categorical("y_seen", p=classes, observed=np.random.default_rng(2).integers(0, 2, 400))
         pm.Categorical("x_seen", p=theta[label], observed=np.arange(400) % 7)
-    release = dirdp.sample(
+    release = planned_sample(
         dirdp.RenyiDP(order=2, epsilon=0.5), model, unit=0, sampler="exact", mechanism=Dirichlet(strategy="temper")
     )
     x_p = release["posterior"]["x_p"].values
@@ -119,7 +120,7 @@ def test_a_rare_category_is_never_zero_and_predictions_are_finite():
 
 def test_exact_is_for_integers_and_steps_for_exact():
     with pytest.raises(ArgumentError, match="sampler"):
-        dirdp.sample(TARGET, hair(), sampler="exakt")
+        planned_sample(TARGET, hair(), sampler="exakt")
     mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(4), 0.2)
     with pytest.raises(ArgumentError, match="steps"):
         mechanism.sample(COUNTS, sampler="fast", steps=100)

@@ -13,6 +13,7 @@ from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.planning.expected_kl import a_priori_kl
 from pymc_dirdp.releases.expected_errors import ExpectedErrors, expected_errors
 from pymc_dirdp.releases.opened import opened
+from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 PRIVATE = {"adjacency": "add-remove", "mechanism": "geometric"}
@@ -57,7 +58,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_group_utility_says_what_is_expected(case):
     model, options, known = CASES[case]
-    release = dirdp.sample(APPROX, model(), **options)
+    release = planned_sample(APPROX, model(), **options)
     stored, utility = opened(release), release["utility"].to_dataset()
     assert set(stored.errors) == set(utility["table"].values.tolist()) == set(stored.tables)
     assert set(utility.data_vars) == set(asdict(ExpectedErrors()))
@@ -69,13 +70,13 @@ def test_the_group_utility_says_what_is_expected(case):
             assert math.isnan(shown) if value is None else shown == value
             assert value is None or (math.isfinite(value) and value >= 0)
     assert ("note" in utility.attrs) == (case == "private number")
-    # By public numbers only: those of the plan are the same, of the same sampler.
-    assert expected_errors(stored.plan, stored.release.sampler) == stored.errors
+    # By public numbers only: those of the plan are the same.
+    assert expected_errors(stored.plan) == stored.errors
 
 
 def test_a_table_of_noise_has_the_error_of_its_mechanism():
     plan = dirdp.plan(APPROX, two_tables(), mechanism="geometric")
-    errors = expected_errors(plan, "")
+    errors = expected_errors(plan)
     for part in plan.parts:
         right = estimate_error(part.mechanism, part.table.prior, 60, public=True, totals=part.totals, draws=1)
         assert errors[part.table.name].estimate_kl == right.kl
@@ -85,7 +86,7 @@ def test_a_table_of_noise_has_the_error_of_its_mechanism():
 
 def test_a_draw_has_both_divergences_of_its_mechanism():
     plan = dirdp.plan(APPROX, two_tables())
-    errors = expected_errors(plan, "")
+    errors = expected_errors(plan)
     for part in plan.parts:
         right, own = a_priori_kl(part.mechanism, part.table.prior, 60), errors[part.table.name]
         assert (own.expected_kl_posterior, own.expected_kl_estimate) == (right.posterior, right.estimate)
@@ -94,15 +95,14 @@ def test_a_draw_has_both_divergences_of_its_mechanism():
 
 
 def test_a_table_of_one_category_has_no_records_that_count():
-    errors = expected_errors(dirdp.plan(APPROX, one_category()), "exact")
+    errors = expected_errors(dirdp.plan(APPROX, one_category()))
     assert errors["p"].effective_records is None
     assert errors["p"].grid_weight is None
     assert errors["q"].effective_records > 0
 
 
-def test_a_plan_whose_sampler_is_not_chosen_yet_has_no_grid():
-    plan = dirdp.plan(APPROX, two_tables())
-    for sampler, has_grid in (("", False), ("fast", False), ("exact", True)):
-        for errors in expected_errors(plan, sampler).values():
+def test_the_exact_sampler_alone_has_a_grid():
+    for sampler, has_grid in (("fast", False), ("exact", True)):
+        for errors in expected_errors(dirdp.plan(APPROX, two_tables(), sampler=sampler)).values():
             assert (errors.grid_weight is not None) == has_grid
             assert (errors.grid_variance is not None) == has_grid

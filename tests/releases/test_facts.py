@@ -10,6 +10,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.releases.facts import _implied
+from tests.planned import planned_sample
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -47,7 +48,7 @@ CASES = {
     "geometric": (survey, TARGET, {"mechanism": "geometric"}),
     "gaussian": (survey, TARGET, {"mechanism": "gaussian"}),
     "private number": (survey, TARGET, {"adjacency": "add-remove", "n_records": 600}),
-    "several draws": (survey, dirdp.TruncatedCDP(rho=0.1, omega=20), {"draws": 3}),
+    "several draws": (survey, dirdp.TruncatedCDP(rho=0.1, omega=20), {"released_draws": 3}),
     "tCDP": (survey, dirdp.TruncatedCDP(rho=0.05, omega=10), {}),
     "RDP": (survey, dirdp.RenyiDP(order=2, epsilon=0.5), {}),
     "RDP at order 1": (survey, dirdp.RenyiDP(order=1, epsilon=0.5), {}),
@@ -88,7 +89,7 @@ def test_the_answer_comes_first_and_is_the_draw():
 @pytest.mark.parametrize("options", [{}, {"mechanism": "geometric"}, {"adjacency": "add-remove", "n_records": 600}])
 def test_every_privacy_number_is_an_upper_bound_of_the_curves(options):
     """Oracle: the curves, asked at the orders and deltas that the report prints."""
-    release = dirdp.sample(TARGET, survey(), **options)
+    release = planned_sample(TARGET, survey(), **options)
     text = str(dirdp.report(release))
     # The exact plan of the release, which verify makes from its text.
     curves = dirdp.plan(TARGET, survey(), **options).composition

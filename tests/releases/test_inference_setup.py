@@ -6,6 +6,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
+from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -14,14 +15,14 @@ def released(observed=(30, 20, 10), **options):
     with pm.Model(coords={"hair": ["black", "brown", "red"]}):
         p = pm.Dirichlet("p", a=[1, 2, 3], dims="hair")
         pm.Multinomial("students", n=sum(observed), p=p, observed=list(observed))
-        return dirdp.sample(APPROX, **options)
+        return planned_sample(APPROX, **options)
 
 
 def rates(**options):
     with pm.Model(coords={"department": list("AB")}):
         rate = pm.Beta("rate", 1, 1, dims="department")
         pm.Binomial("admitted", n=[30, 40], p=rate, observed=[10, 20])
-        return dirdp.sample(APPROX, **options)
+        return planned_sample(APPROX, **options)
 
 
 @pytest.mark.parametrize("noisy", [[-1e6, 1e6, 60], [1e9, 60, -1e9], [-1e12, -1e12, 2e12 + 60]])

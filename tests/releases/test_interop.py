@@ -10,6 +10,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism, to_dp_accounting, to_opendp
 from pymc_dirdp.sampling.bits import Bits
+from tests.planned import planned_sample
 
 FLAT = dirdp.mechanisms.DirichletMechanism([1.0, 1.0, 1.0], 0.05)
 UNEVEN = dirdp.mechanisms.DirichletMechanism([[0.4, 2.0], [3.0, 1.0]], 0.02)
@@ -46,10 +47,10 @@ def test_a_release_is_read_from_what_it_says_of_itself():
         pm.Multinomial("x", n=50, p=pm.Dirichlet("p", np.ones(3)), observed=[30, 12, 8])
         pm.Binomial("z", n=50, p=pm.Beta("rate", 1, 1), observed=5)
     target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
-    plan = dirdp.plan(target, model, draws=3)
+    plan = dirdp.plan(target, model, released_draws=3)
     release = dirdp.sample(plan, model)
     assert as_mechanism(release).epsilon(1e-6) == plan.composition.epsilon(1e-6)
-    apart = dirdp.sample(target, model, disjoint=[["p"], ["rate"]])
+    apart = planned_sample(target, model, disjoint=[["p"], ["rate"]])
     assert as_mechanism(apart).satisfies(target)
     assert to_dp_accounting(release, step=1e-3).get_delta_for_epsilon(1.0) == pytest.approx(1e-6, rel=0.02)
 

@@ -20,13 +20,14 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.likelihood import ReleaseLogp
 from pymc_dirdp.releases.opened import opened
+from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-4)
 KINDS = {
     "dirichlet": {},
     "dirichlet, fast": {"sampler": "fast"},
-    "draws": {"draws": 3},
-    "min_count": {"min_count": 1, "draws": 2},
+    "draws": {"released_draws": 3},
+    "min_count": {"min_count": 1, "released_draws": 2},
     "geometric": {"mechanism": "geometric"},
     "gaussian": {"mechanism": "gaussian"},
     "geometric, fast": {"mechanism": "geometric", "sampler": "fast"},
@@ -45,14 +46,14 @@ def released(counts=(7, 4, 1), guarantee=APPROX, **options):
     with pm.Model(coords={"hair": [f"h{i}" for i in range(len(counts))]}):
         p = pm.Dirichlet("p", a=np.ones(len(counts)), dims="hair")
         pm.Multinomial("students", n=int(np.sum(counts)), p=p, observed=counts)
-        return dirdp.sample(guarantee, **options)
+        return planned_sample(guarantee, **options)
 
 
 def two_rows(**options):
     with pm.Model():
         p = pm.Dirichlet("p", a=np.array([[1.0, 0.5], [2.0, 1.0]]))
         pm.Multinomial("x", n=[3, 4], p=p, observed=[[2, 1], [1, 3]])
-        return dirdp.sample(APPROX, **options)
+        return planned_sample(APPROX, **options)
 
 
 def operation(release, n_prior=None, row_prior=None):

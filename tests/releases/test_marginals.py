@@ -15,6 +15,7 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.registry import Marginals
 from pymc_dirdp.releases import release as release_module
 from tests.mechanisms.test_marginals import exact_delta, moves
+from tests.planned import planned_sample
 
 CATEGORIES = {"a": ["x", "y"], "b": ["p", "q", "r"], "c": ["no", "yes"]}
 NETWORK = {"a": [], "b": ["a"], "c": ["a", "b"]}
@@ -36,7 +37,7 @@ def network():
 
 @pytest.fixture(scope="module")
 def release(network):
-    return dirdp.sample(TARGET, network, **MARGINALS)
+    return planned_sample(TARGET, network, **MARGINALS)
 
 
 def test_a_plan_reads_no_count_and_shows_what_will_be_measured(network, monkeypatch):
@@ -116,7 +117,7 @@ def test_posteriors_are_around_what_is_fitted(release, network):
         assert np.mean((low <= fitted) & (fitted <= high)) > 0.8
         np.testing.assert_allclose(drawn.mean(("chain", "draw")).values.ravel(), found.share_means, atol=0.1)
     # Of two releases of the same records more is known than of one.
-    two = dirdp.estimate([release, dirdp.sample(TARGET, network, **MARGINALS)], [0.95])
+    two = dirdp.estimate([release, planned_sample(TARGET, network, **MARGINALS)], [0.95])
     assert np.mean(two.tables["p_b"].share_sds) < 0.95 * np.mean(estimates.tables["p_b"].share_sds)
     with pytest.raises(ArgumentError, match="sums of effects"):
         dirdp.estimate(release, prior=1.0)
@@ -219,7 +220,7 @@ def test_an_audit_of_three_tables_passes_and_refutes_less_noise(network):
 
 
 def test_pure_privacy_has_noise_that_adds_up_to_the_public_number(network, edited):
-    release = dirdp.sample(dirdp.PureDP(epsilon=1.0), network, **MARGINALS)
+    release = planned_sample(dirdp.PureDP(epsilon=1.0), network, **MARGINALS)
     for name in NETWORK:
         group = release[f"mechanism/p_{name}"]
         assert group.attrs["mechanism"] == "ZeroSumMarginalsMechanism"
@@ -246,9 +247,9 @@ def test_a_private_number_of_records(network):
 
 def test_noise_is_never_shared(network):
     with pytest.warns(dirdp.errors.SeededReleaseWarning):
-        seeded = dirdp.sample(TARGET, network, **MARGINALS, random_seed=1)
+        seeded = planned_sample(TARGET, network, **MARGINALS, random_seed=1)
     with pytest.warns(dirdp.errors.SeededReleaseWarning):
-        again = dirdp.sample(TARGET, network, **MARGINALS, random_seed=1)
+        again = planned_sample(TARGET, network, **MARGINALS, random_seed=1)
     assert seeded["mechanism/p_c"].to_dataset().identical(again["mechanism/p_c"].to_dataset())
     table = dirdp.tables(network)[-1]
     true = release_module.read_counts(release_module.find_observations([table], network))
@@ -262,9 +263,9 @@ def test_noise_is_never_shared(network):
 @pytest.mark.thorough
 def test_a_ledger_and_a_unit(network):
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=1.5, delta=1e-4))
-    dirdp.sample(TARGET, network, **MARGINALS, ledger=ledger)
+    planned_sample(TARGET, network, **MARGINALS, ledger=ledger)
     with pytest.raises(dirdp.errors.BudgetError):
-        dirdp.sample(TARGET, network, **MARGINALS, ledger=ledger)
+        planned_sample(TARGET, network, **MARGINALS, ledger=ledger)
     two = dirdp.plan(TARGET, network, **MARGINALS, contribution=2)
     one = dirdp.plan(TARGET, network, **MARGINALS)
     assert two.parts[0].mechanism.noise_sds[0] > 1.9 * one.parts[0].mechanism.noise_sds[0]
@@ -285,7 +286,7 @@ def test_tables_of_one_category_are_beside():
     data = records(50) | {"one": ["any"] * 50}
     categories = CATEGORIES | {"one": ["any"]}
     model = dirdp.bayesian_network(data, {"a": [], "one": ["a"], "b": ["a"]}, categories=categories)
-    release = dirdp.sample(TARGET, model, **MARGINALS)
+    release = planned_sample(TARGET, model, **MARGINALS)
     assert release["mechanism/p_one"].attrs["mechanism"] == "DirichletMechanism"
     assert np.all(release["posterior"]["p_one"] == 1)
     assert dirdp.verify(release)
@@ -298,7 +299,7 @@ def test_rates_given_a_row():
     with pm.Model(coords={"group": ["g", "h", "i"]}):
         rate = pm.Beta("rate", 1, 1, dims="group")
         pm.Binomial("wins", n=[300, 400, 500], p=rate, observed=[100, 300, 250], dims="group")
-        release = dirdp.sample(dirdp.ApproxDP(epsilon=3.0, delta=1e-5), **MARGINALS)
+        release = planned_sample(dirdp.ApproxDP(epsilon=3.0, delta=1e-5), **MARGINALS)
     assert dirdp.verify(release)
     group = release["mechanism/rate"]
     assert group["noisy_counts_0_1"].dims == ("group", "rate_outcome")
@@ -310,7 +311,7 @@ def test_dims_that_have_the_names_of_a_release(dim):
     categories = {dim: ["x", "y"], "b": ["p", "q"]}
     data = {dim: list("xyxy"), "b": list("ppqq")}
     model = dirdp.bayesian_network(data, {dim: [], "b": [dim]}, categories=categories)
-    release = dirdp.sample(TARGET, model, **MARGINALS)
+    release = planned_sample(TARGET, model, **MARGINALS)
     assert dirdp.verify(release)
     assert np.isfinite(dirdp.log_likelihood(release, data)).all()
 
@@ -383,7 +384,7 @@ def test_a_survey_of_people_with_an_answer_to_each_item(tmp_path):
     assert dirdp.fit(release, consistency="tables", progressbar=False)["posterior"]["rate"].shape == (1, 1, 2)
     assert np.all(dirdp.estimate(release).tables["rate"].share_sds > 0)
     # Noise that adds up to 0 is for records that lie anywhere.
-    geometric = dirdp.sample(dirdp.PureDP(epsilon=1.0), survey(), unit="person", **MARGINALS)
+    geometric = planned_sample(dirdp.PureDP(epsilon=1.0), survey(), unit="person", **MARGINALS)
     assert geometric["mechanism/rate"].attrs["mechanism"] == "MarginalsMechanism"
     assert dirdp.verify(geometric)
 
@@ -405,7 +406,13 @@ REFUSED = {
         UnsupportedModelError,
         "groups of disjoint",
     ),
-    "several draws": (survey, {"contribution": 2, "draws": 2}, {"contribution": 2}, ArgumentError, "draws stays 1"),
+    "several draws": (
+        survey,
+        {"contribution": 2, "released_draws": 2},
+        {"contribution": 2},
+        ArgumentError,
+        "released_draws out",
+    ),
     "too many cells": (wide, {}, None, ArgumentError, "101000 cells"),
     "no noise": (
         survey,
@@ -434,7 +441,7 @@ def test_what_cannot_be_measured_is_refused_with_a_way_out(case):
         dirdp.plan(options.pop("guarantee"), model, **options)
     if way_out is not None:
         way_out = {"guarantee": TARGET} | MARGINALS | way_out
-        assert dirdp.verify(dirdp.sample(way_out.pop("guarantee"), model, **way_out))
+        assert dirdp.verify(planned_sample(way_out.pop("guarantee"), model, **way_out))
 
 
 def test_a_family_of_too_many_cells_is_named_before_anything_is_read_or_charged(monkeypatch):
@@ -444,7 +451,7 @@ def test_a_family_of_too_many_cells_is_named_before_anything_is_read_or_charged(
     head = ledger.head
     monkeypatch.setattr(release_module, "read_counts", None)
     with pytest.raises(ArgumentError, match=r"'p_b' has 120000 cells.* at most 100000\. Give 'b' fewer parents"):
-        dirdp.sample(TARGET, model, ledger=ledger, **MARGINALS)
+        planned_sample(TARGET, model, ledger=ledger, **MARGINALS)
     assert ledger.head == head
     with pytest.raises(ArgumentError, match="1000000000000 cells"):
         dirdp.bayesian_network({}, {"a": [], "b": ["a"]}, categories={"a": range(10**6), "b": range(10**6)})
@@ -466,13 +473,13 @@ def test_few_records_and_no_noise(network):
         data = {name: values[:n] for name, values in records(3).items()}
         model = dirdp.bayesian_network(data, NETWORK, categories=CATEGORIES)
         for options in ({}, {"adjacency": "add-remove"}):
-            assert dirdp.verify(dirdp.sample(TARGET, model, **MARGINALS, **options))
+            assert dirdp.verify(planned_sample(TARGET, model, **MARGINALS, **options))
     for target in (
         dirdp.ApproxDP(epsilon=500.0, delta=1e-5),
         dirdp.PureDP(epsilon=500.0),
         dirdp.ApproxDP(epsilon=1e-4, delta=1e-9),
     ):
-        release = dirdp.sample(target, network, **MARGINALS)
+        release = planned_sample(target, network, **MARGINALS)
         assert dirdp.verify(release)
         assert np.isfinite(release["posterior"]["p_c"].values).all()
 
@@ -481,7 +488,7 @@ def test_a_plan_of_marginals_states_one_estimate(network, tmp_path, text_of_fact
     """Found by attack: an edited plan stated two draws, and its release too, which holds one estimate."""
     plan = dirdp.plan(TARGET, network, **MARGINALS)
     with pytest.raises(ArgumentError, match="one estimate"):
-        replace(plan, draws=2)
-    (tmp_path / "plan.json").write_text(text_of_facts(plan.facts | {"draws": 2}), encoding="utf-8")
+        replace(plan, released_draws=2)
+    (tmp_path / "plan.json").write_text(text_of_facts(plan.facts | {"released_draws": 2}), encoding="utf-8")
     with pytest.raises(ArgumentError, match="one estimate"):
         dirdp.load(tmp_path / "plan.json")

@@ -11,6 +11,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.privacy.curves import NoLoss
+from tests.planned import planned_sample
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 RNG = np.random.default_rng(6)
@@ -28,8 +29,8 @@ def naive(labels=("class", "fur", "eyes")):
 
 
 LONG = [
-    {"draws": 3},
-    {"mechanism": "gaussian", "draws": 5},
+    {"released_draws": 3},
+    {"mechanism": "gaussian", "released_draws": 5},
     {"mechanism": "auto", "objective": "estimate"},
     {"mechanism": Dirichlet(strategy="inflate")},
     {"min_count": 2},
@@ -94,7 +95,7 @@ def test_every_neighbour_has_the_same_output():
     ids=str,
 )
 def test_from_the_plan_to_the_prediction(options, tmp_path):
-    release = dirdp.sample(TARGET, naive(), **options)
+    release = planned_sample(TARGET, naive(), **options)
     assert np.all(release["posterior"]["p_eyes"] == 1)
     assert list(release["posterior"]["eyes"].values) == ["two"]
     assert "nothing is spent" in " ".join(str(dirdp.report(release, full=True)).split())

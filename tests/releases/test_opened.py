@@ -14,6 +14,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.releases.opened import opened
+from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 FRAME = pd.DataFrame({"class": ["cat", "hen", "owl"] * 20, "legs": [4, 2, 2] * 20})
@@ -54,10 +55,10 @@ def network():
 
 KINDS = {
     "rows": (rows, APPROX, {"contribution": 1}),
-    "draws": (rows, APPROX, {"contribution": 1, "draws": 3, "mechanism": Dirichlet(strategy="temper")}),
+    "draws": (rows, APPROX, {"contribution": 1, "released_draws": 3, "mechanism": Dirichlet(strategy="temper")}),
     "inflate": (rows, APPROX, {"contribution": 1, "mechanism": Dirichlet(strategy="inflate")}),
     "add-remove": (rows, APPROX, {"contribution": 1, "adjacency": "add-remove", "n_records": 90}),
-    "geometric": (rows, APPROX, {"contribution": 1, "mechanism": "geometric", "draws": 2}),
+    "geometric": (rows, APPROX, {"contribution": 1, "mechanism": "geometric", "released_draws": 2}),
     "private number": (rows, APPROX, {"contribution": 1, "mechanism": "geometric", "adjacency": "add-remove"}),
     "fast": (rows, APPROX, {"contribution": 1, "mechanism": "geometric", "sampler": "fast"}),
     "auto": (network, APPROX, {"mechanism": "auto"}),
@@ -86,7 +87,7 @@ def released(releases, request):
     kind = request.param
     if kind not in releases:
         model, target, options = KINDS[kind]
-        releases[kind] = dirdp.sample(target, model(), progressbar=False, **options)
+        releases[kind] = planned_sample(target, model(), progressbar=False, **options)
     return releases[kind]
 
 

@@ -6,6 +6,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, BudgetError, DataError, SeededReleaseWarning
 from pymc_dirdp.releases.opened import content_of
+from tests.planned import planned_sample
 from tests.releases.wide_records import CATEGORIES, KINDS, RECORDS, TARGET, made_up
 
 
@@ -119,15 +120,17 @@ def test_a_plan_is_for_its_own_model(model, release):
         dirdp.sample(plan, model, adjacency="add-remove")
 
 
-@pytest.mark.parametrize("option", [{"draws": 2}, {"mechanism": "geometric"}, {"weights": {"a": 1}}, {"strategy": "x"}])
+@pytest.mark.parametrize(
+    "option", [{"released_draws": 2}, {"mechanism": "geometric"}, {"weights": {"a": 1}}, {"strategy": "x"}]
+)
 def test_options_of_tables_and_draws_are_refused(model, option):
     with pytest.raises(ArgumentError, match=next(iter(option))):
-        dirdp.sample(TARGET, model, **option)
+        planned_sample(TARGET, model, **option)
 
 
 def test_floating_point_is_refused(model):
-    with pytest.raises(ArgumentError, match="exact"):
-        dirdp.sample(TARGET, model, sampler="fast")
+    with pytest.raises(ArgumentError, match="sampler"):
+        dirdp.plan(TARGET, model, sampler="fast")
 
 
 def test_the_records_are_looked_at_after_the_charge(model, monkeypatch):

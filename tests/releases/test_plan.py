@@ -7,6 +7,7 @@ import pickle
 import re
 import warnings
 from dataclasses import fields
+from typing import get_type_hints
 
 import numpy as np
 import pymc as pm
@@ -18,13 +19,14 @@ from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.planning.allocation import shares
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.opened import text_of
-from pymc_dirdp.releases.plan import Options, with_options
+from pymc_dirdp.releases.plan import Options, Planning, Sampling, with_options
 from pymc_dirdp.texts.grammar import refuse_unreadable
+from tests.planned import planned_sample
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"draws": 0}, {"min_count": -1}, {"adjacency": "swap"}, {"contribution": 0}, {"objective": "r"}],
+    [{"released_draws": 0}, {"min_count": -1}, {"adjacency": "swap"}, {"contribution": 0}, {"objective": "r"}],
 )
 def test_options_are_checked_at_once(wrong):
     with pytest.raises(ArgumentError, match=next(iter(wrong))):
@@ -39,7 +41,7 @@ def test_names_are_read_once_also_from_an_iterator():
 
 
 def test_help_has_every_option_after_the_own_parameters():
-    @with_options
+    @with_options(Planning)
     def f(first: int, *, second: str = "x", **planning: object) -> None:
         """Do it.
 
@@ -57,7 +59,7 @@ def test_help_has_every_option_after_the_own_parameters():
     names = [field.name for field in fields(Options)]
     signature = inspect.signature(f)
     assert list(signature.parameters) == ["first", "second", *names]
-    assert signature.parameters["draws"].default == 1
+    assert signature.parameters["released_draws"].default == 1
     text = inspect.getdoc(f)
     places = [text.index(f"\n{name} : ") for name in ("first", "second", *names)]
     assert places == sorted(places)
@@ -94,7 +96,7 @@ def twice(**stated):
 @pytest.mark.thorough
 def test_the_whole_model_keeps_the_target_and_wastes_little(guarantee, draws, adjacency):
     size = {"n_records": 50} if adjacency == "add-remove" else {}
-    plan = dirdp.plan(guarantee, clinic(), draws=draws, adjacency=adjacency, **size)
+    plan = dirdp.plan(guarantee, clinic(), released_draws=draws, adjacency=adjacency, **size)
     assert plan.composition.satisfies(guarantee)
     match guarantee:
         case dirdp.RenyiDP():
@@ -214,7 +216,7 @@ def test_each_table_has_its_own_randomness():
         for name in "abcdefgh":
             pm.Multinomial(f"n_{name}", n=40, p=pm.Dirichlet(name, np.ones(2)), observed=[20, 20])
     with pytest.warns(dirdp.errors.SeededReleaseWarning):
-        release = dirdp.sample(dirdp.RenyiDP(order=2, epsilon=4), model, draws=2000, random_seed=3)
+        release = planned_sample(dirdp.RenyiDP(order=2, epsilon=4), model, released_draws=2000, random_seed=3)
     drawn = np.array([release["posterior"][name].values[0, :, 0] for name in "abcdefgh"])
     correlation = np.corrcoef(drawn) - np.eye(8)
     # Five standard errors of a correlation of 2000 draws.
@@ -249,10 +251,10 @@ def test_many_draws_that_leave_little_of_each_record_are_warned_of(draws, epsilo
         p = pm.Dirichlet("p", np.ones(3))
         pm.Multinomial("n", n=500, p=p, observed=[417, 60, 23])
     target = dirdp.ApproxDP(epsilon=epsilon, delta=1e-6)
-    for call in (dirdp.plan, dirdp.sample):
+    for call in (dirdp.plan, planned_sample):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            made = call(target, model, draws=draws, mechanism=mechanism)
+            made = call(target, model, released_draws=draws, mechanism=mechanism)
         messages = [str(one.message) for one in caught if one.category is dirdp.errors.ManyDrawsWarning]
         assert len(messages) == warned
         if mechanism == "dirichlet":
@@ -313,7 +315,8 @@ def test_a_plan_beside_any_option_is_an_error_also_if_it_equals_the_default():
     plan = dirdp.plan(TARGET, hair_model(), adjacency="add-remove", n_records=500)
     for field in dataclasses.fields(Options):
         name, value = field.name, field.default
-        with pytest.raises(dirdp.errors.ArgumentError, match=f"already decides {name}"):
+        problem = f"already decides {name}" if name in get_type_hints(Sampling) else f"Call plan\\(..., {name}="
+        with pytest.raises(dirdp.errors.ArgumentError, match=problem):
             dirdp.sample(plan, hair_model(), **{name: value})
     with pytest.raises(TypeError, match="unexpected keyword argument 'adjacancy'"):
         dirdp.sample(plan, hair_model(), adjacancy="replace-one")

@@ -73,7 +73,11 @@ def seen_in_another_order():
 NOISY = [dirdp.PureDP(epsilon=1.0), dirdp.ZeroCDP(rho=0.1), dirdp.TruncatedCDP(rho=0.1, omega=math.inf)]
 PLANNED = {
     "hair": (hair_model, TARGET, {}),
-    "renyi": (hair_model, dirdp.RenyiDP(order=3, epsilon=0.2), {"mechanism": Dirichlet(strategy="temper"), "draws": 3}),
+    "renyi": (
+        hair_model,
+        dirdp.RenyiDP(order=3, epsilon=0.2),
+        {"mechanism": Dirichlet(strategy="temper"), "released_draws": 3},
+    ),
     "auto": (two_tables, TARGET, {"mechanism": "auto", "objective": "estimate"}),
     "disjoint": (two_tables, TARGET, {"disjoint": [["p"], ["rate"]], "weights": {"p": 2}}),
     "min_count": (hair_model, TARGET, {"min_count": 2, "mechanism": Dirichlet(strategy="inflate")}),
@@ -250,7 +254,13 @@ def edited(facts, tmp_path, text_of_facts):
 
 def test_a_change_without_a_new_digest(facts, tmp_path):
     path = tmp_path / "plan.json"
-    for key, value in (("draws", 2), ("statement", "nothing"), ("library_version", "9"), ("new", 1), ("digest", "00")):
+    for key, value in (
+        ("released_draws", 2),
+        ("statement", "nothing"),
+        ("library_version", "9"),
+        ("new", 1),
+        ("digest", "00"),
+    ):
         path.write_text(json.dumps({**facts, key: value}), encoding="utf-8")
         with pytest.raises(dirdp.errors.ArgumentError, match="changed after it was written: its digest does not match"):
             dirdp.load(path)
@@ -273,7 +283,7 @@ def test_another_version(edited):
         b"[]",
         b"{}",
         b"null",
-        b'{"format": "pymc_dirdp plan", "version": 1, "draws": Infinity}',
+        b'{"format": "pymc_dirdp plan", "version": 1, "released_draws": Infinity}',
         b'{"a": ' * 200_000 + b"1" + b"}" * 200_000,
         b"\x89HDF\r\n\x1a\n",
         pickle.dumps({"format": "pymc_dirdp plan"}),
@@ -309,11 +319,11 @@ def test_a_weaker_plan_with_a_digest_of_its_own(edited):
         (["guarantee", "epsilon"], -1),
         (["guarantee", "epsilon"], "inf"),
         (["guarantee", "epsilon"], True),
-        (["draws"], 0),
-        (["draws"], -1),
-        (["draws"], 1.5),
-        (["draws"], 10**7),
-        (["draws"], "1"),
+        (["released_draws"], 0),
+        (["released_draws"], -1),
+        (["released_draws"], 1.5),
+        (["released_draws"], 10**7),
+        (["released_draws"], "1"),
         (["min_count"], 1e9),
         (["min_count"], None),
         (["adjacency"], "add-remove"),

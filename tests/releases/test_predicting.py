@@ -137,7 +137,7 @@ def test_the_comparison_that_is_stated_is_the_one_that_decided(model, plan):
 
 def test_marginals_that_cannot_be_planned_are_left_out(model):
     """Several draws have no marginals."""
-    several = dirdp.plan(TARGET, model, mechanism="auto", draws=2)
+    several = dirdp.plan(TARGET, model, mechanism="auto", released_draws=2)
     assert {part.mechanism.kind for part in several.parts} <= {"dirichlet", "gaussian", "geometric", "joint"}
 
 

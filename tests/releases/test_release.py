@@ -17,7 +17,8 @@ from scipy import stats
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.privacy.odds import Odds
-from pymc_dirdp.releases.plan import Options, Planning
+from pymc_dirdp.releases.plan import Options, Planning, Sampling
+from tests.planned import planned_sample
 
 HAIR = [108, 286, 71, 127]  # Snee (1974)
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -39,7 +40,7 @@ def admissions_model(admitted=(601, 370, 322), applied=(933, 585, 918)):
 
 def seeded(*args, **kwargs):
     with pytest.warns(dirdp.errors.SeededReleaseWarning):
-        return dirdp.sample(*args, random_seed=1, **kwargs)
+        return planned_sample(*args, random_seed=1, **kwargs)
 
 
 def test_a_release_looks_like_what_pm_sample_returns():
@@ -82,7 +83,7 @@ def test_a_loose_guarantee_gives_back_the_posterior():
 
 @pytest.fixture(scope="module")
 def many_draws():
-    return seeded(dirdp.RenyiDP(order=8, epsilon=20_000.0), hair_model(), draws=20_000)
+    return seeded(dirdp.RenyiDP(order=8, epsilon=20_000.0), hair_model(), released_draws=20_000)
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.7, 1.3])
@@ -98,12 +99,12 @@ def test_sample_draws_from_the_distribution_that_it_states(many_draws, scale):
 
 def test_draws_are_accounted_for():
     target = dirdp.RenyiDP(order=4, epsilon=0.5)
-    plan = dirdp.plan(target, hair_model(), draws=7)
+    plan = dirdp.plan(target, hair_model(), released_draws=7)
     (part,) = plan.parts
     assert 7 * part.mechanism.renyi(4) <= 0.5
     assert 7 * part.mechanism.renyi(4) == pytest.approx(0.5, rel=1e-8)
     assert dirdp.sample(plan, hair_model())["posterior"]["p"].shape == (1, 7, 4)
-    several = dirdp.plan(TARGET, hair_model(), draws=7)
+    several = dirdp.plan(TARGET, hair_model(), released_draws=7)
     assert several.composition.satisfies(TARGET)
     assert several.composition.epsilon(TARGET.delta) > 0.98
     assert several.parts[0].mechanism.epsilon(TARGET.delta) < 0.6
@@ -150,7 +151,7 @@ def test_no_count_and_no_posterior_parameter_is_in_a_saved_release(tmp_path, num
 
 
 def test_arviz_reads_a_release():
-    release = dirdp.sample(dirdp.RenyiDP(order=4, epsilon=0.5), hair_model(), draws=20)
+    release = planned_sample(dirdp.RenyiDP(order=4, epsilon=0.5), hair_model(), released_draws=20)
     assert list(az.summary(release, kind="stats").index) == ["p[black]", "p[brown]", "p[red]", "p[blond]"]
     az.plot_forest(release)
 
@@ -212,9 +213,10 @@ def test_a_forged_plan_is_caught_at_release():
 def test_sample_takes_the_options_of_plan():
     options = {field.name for field in dataclasses.fields(Options)}
     assert set(Planning.__annotations__) == options
-    for function in (dirdp.plan, dirdp.sample):
-        assert options < set(inspect.signature(function).parameters)
-        assert all(f"\n{name} : " in function.__doc__ for name in options)
+    assert options < set(inspect.signature(dirdp.plan).parameters)
+    assert set(Sampling.__annotations__) == options & set(inspect.signature(dirdp.sample).parameters)
+    for function, names in ((dirdp.plan, options), (dirdp.sample, Sampling.__annotations__)):
+        assert all(f"\n{name} : " in function.__doc__ for name in names)
         assert "**planning" not in function.__doc__
 
 
@@ -338,14 +340,14 @@ def test_an_error_of_the_data_is_no_free_answer():
     """At 0.1.0 `min_count=k` with an empty ledger told the smallest cell, and nothing was recorded."""
     ledger = dirdp.Ledger(TARGET)
     with pytest.raises(dirdp.errors.DataError, match=r"min_count.*The ledger has been charged"):
-        dirdp.sample(TARGET, hair_model(), min_count=72, ledger=ledger)
+        planned_sample(TARGET, hair_model(), min_count=72, ledger=ledger)
     assert len(ledger.entries()) == 1
     # With nothing left the answer is the same whether the guarantee holds or not.
     for min_count in (72, 71):
         with pytest.raises(dirdp.errors.BudgetError):
-            dirdp.sample(TARGET, hair_model(), min_count=min_count, ledger=ledger)
+            planned_sample(TARGET, hair_model(), min_count=min_count, ledger=ledger)
     with pytest.raises(dirdp.errors.DataError, match=r"must hold for every data set that could have occurred\.$"):
-        dirdp.sample(TARGET, hair_model(), min_count=72)
+        planned_sample(TARGET, hair_model(), min_count=72)
 
 
 def test_an_entry_holds_the_unit_the_assumptions_and_the_plan():

@@ -14,6 +14,7 @@ from pymc_dirdp.mechanisms.registry import Dirichlet, noises
 from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.privacy.odds import Odds
+from tests.planned import planned_sample
 from tests.releases.wide_records import CATEGORIES, RECORDS
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -43,7 +44,7 @@ def survey(n_records):
 def test_report_and_statement_give_one_number_for_the_odds(options, said):
     """Oracle: the factor itself, from the curves; the brute-force test of it is in the tests of the statement."""
     model = survey(100)
-    release = dirdp.sample(TARGET, model, **options)
+    release = planned_sample(TARGET, model, **options)
     factor = math.exp(Odds(dirdp.plan(TARGET, model, **options).composition, TARGET.delta, "a").log_factor)
     full = dict(dict(dirdp.report(release, full=True).sections)["Guarantee"])["odds of the truth"]
     assert full == dict(dirdp.statement(release).lines)["odds of the truth"]
@@ -100,7 +101,7 @@ def test_labels_stand_in_one_column_as_wide_as_the_longest():
 
 @pytest.mark.parametrize(("draws", "min_count"), [(1, 0.0), (3, 2.0)])
 def test_a_verification_counts_tables_groups_and_draws_and_names_assumptions_that_were_made(draws, min_count):
-    release = dirdp.sample(TARGET, survey(100), draws=draws, min_count=min_count)
+    release = planned_sample(TARGET, survey(100), released_draws=draws, min_count=min_count)
     text = " ".join(str(dirdp.verify(release).full).split())
     assert "One person holds at most 1 record of a table." in text
     assert ("Every cell holds at least" in text) == (min_count > 0)

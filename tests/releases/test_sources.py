@@ -17,6 +17,7 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.observed_table import pooled
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.opened import opened, text_of
+from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-4)
 PRIOR, COUNTS = np.array([1.0, 0.5, 2.0]), [7, 4, 1]
@@ -26,7 +27,7 @@ def released(counts=COUNTS, prior=PRIOR, labels=("black", "brown", "red"), dim="
     with pm.Model(coords={dim: labels}):
         p = pm.Dirichlet("p", a=prior, dims=dim)
         pm.Multinomial("students", n=int(np.sum(counts)), p=p, observed=counts)
-        return dirdp.sample(APPROX, **options)
+        return planned_sample(APPROX, **options)
 
 
 def brute_force(releases, most, public):
@@ -48,9 +49,9 @@ def test_likelihoods_of_releases_multiply(adjacency):
     public = adjacency == "replace-one"
     planned = {"adjacency": adjacency} | ({} if public else {"n_records": 12})
     releases = [
-        released(**planned, draws=2),
+        released(**planned, released_draws=2),
         released(**planned, mechanism="geometric"),
-        released(**planned, mechanism="gaussian", draws=3),
+        released(**planned, mechanism="gaussian", released_draws=3),
     ]
     n_prior = None if public else 20
     analysis = dirdp.analyse(releases, 20_000, chains=1, n_prior=n_prior, random_seed=1)
@@ -110,7 +111,7 @@ def two_tables(**options):
         pm.Multinomial("students", n=12, p=p, observed=COUNTS)
         q = pm.Beta("q", 1, 1)
         pm.Binomial("heads", n=12, p=q, observed=5)
-        return dirdp.sample(APPROX, contribution=1, **options)
+        return planned_sample(APPROX, contribution=1, **options)
 
 
 @pytest.mark.thorough
@@ -169,7 +170,7 @@ CATEGORIES = {"class": ["cat", "hen"], "fur": ["a", "b"], "eggs": ["x", "y", "z"
 
 def animals(**options):
     with dirdp.naive_bayes(RECORDS, ["cat", "cat", "hen", "hen", "hen"] * 8, categories=CATEGORIES):
-        return dirdp.sample(APPROX, **options)
+        return planned_sample(APPROX, **options)
 
 
 @pytest.mark.thorough
@@ -231,7 +232,7 @@ def test_tables_of_different_people_are_not_taken_together():
         pm.Multinomial("x", n=40, p=p, observed=[20, 20])
         q = pm.Dirichlet("q", a=np.ones((2, 2)), dims=("class", "fur"))
         pm.Multinomial("y", n=[15, 25], p=q, observed=[[10, 5], [5, 20]])
-        apart = dirdp.sample(APPROX, mechanism="geometric", disjoint=[["p"], ["q"]])
+        apart = planned_sample(APPROX, mechanism="geometric", disjoint=[["p"], ["q"]])
         together = dirdp.sample(APPROX, mechanism="geometric", contribution=1)
     assert dirdp.analyse(apart, 5, chains=1).attrs["consistency"].startswith("table by table")
     # Nothing in this release says that the rows of q are not the cells of p.

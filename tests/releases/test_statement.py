@@ -19,6 +19,7 @@ from pymc_dirdp.privacy.curves import convert
 from pymc_dirdp.privacy.odds import Odds, chance
 from pymc_dirdp.releases.facts import deployment_of, lines_of
 from pymc_dirdp.releases.opened import opened
+from tests.planned import planned_sample
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 EVIL = "a|b`c<script>x&*_[y](z)$ https:evil www.evil.org"
@@ -61,7 +62,7 @@ def test_a_statement_is_a_paragraph_and_a_table():
     [
         (TARGET, {}, "Approximate DP", (1.0, 1e-6)),
         (dirdp.PureDP(epsilon=0.5), {"mechanism": "geometric"}, "Pure DP", (0.5, 0.0)),
-        (dirdp.RenyiDP(order=2, epsilon=0.5), {"draws": 3}, "Rényi DP", (None, 1e-6)),
+        (dirdp.RenyiDP(order=2, epsilon=0.5), {"released_draws": 3}, "Rényi DP", (None, 1e-6)),
         (dirdp.ZeroCDP(rho=0.1), {"mechanism": "gaussian"}, "Zero-concentrated DP", (None, 1e-6)),
         (dirdp.TruncatedCDP(rho=0.1, omega=9), {}, "Truncated concentrated DP", (None, 1e-6)),
     ],
@@ -289,7 +290,7 @@ def test_how_likely_the_counts_themselves_are_is_that_of_the_noise(epsilon, adja
         p = pm.Dirichlet("p", np.ones(3))
         pm.Multinomial("x", n=60, p=p, observed=[10, 20, 30])
         options = {"adjacency": adjacency} | ({"n_records": 60} if adjacency == "add-remove" else {})
-        release = dirdp.sample(dirdp.PureDP(epsilon=epsilon), mechanism="geometric", **options)
+        release = planned_sample(dirdp.PureDP(epsilon=epsilon), mechanism="geometric", **options)
     found = dirdp.statement(release).paragraph
     assert "100 %" not in found
     assert "they are not the counts" not in found

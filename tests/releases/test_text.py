@@ -9,6 +9,7 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.releases.opened import opened, text_of
+from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 FRAME = pd.DataFrame({"class": ["cat", "hen"] * 20, "legs": [4, 2] * 20})
@@ -36,7 +37,7 @@ def network():
 
 
 KINDS = {
-    "draws": (two_tables, APPROX, {"contribution": 1, "draws": 2, "min_count": 1.5}),
+    "draws": (two_tables, APPROX, {"contribution": 1, "released_draws": 2, "min_count": 1.5}),
     "geometric": (two_tables, APPROX, {"contribution": 1, "mechanism": "geometric"}),
     "private number": (two_tables, APPROX, {"contribution": 1, "mechanism": "geometric", "adjacency": "add-remove"}),
     "marginals": (network, dirdp.ZeroCDP(rho=0.1), {"mechanism": "marginals"}),
@@ -46,7 +47,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def releases():
-    return {kind: dirdp.sample(target, model(), **options) for kind, (model, target, options) in KINDS.items()}
+    return {kind: planned_sample(target, model(), **options) for kind, (model, target, options) in KINDS.items()}
 
 
 def tree_with(release, text):
@@ -71,7 +72,7 @@ OUTPUTS = {
     ),
     "no dims in other words": ("draws", ("plan", "tables", 1, "dims"), []),
     "shares that add up to more": ("draws", ("output", "p", "draws", 0, 0), [0.5, 0.4, 0.2]),
-    "another number of draws": ("draws", ("plan", "draws"), 3),
+    "another number of draws": ("draws", ("plan", "released_draws"), 3),
     "a least count below 0": ("draws", ("plan", "min_count"), -1),
     "an infinite least count": ("draws", ("plan", "min_count"), "inf"),
     "a table left out": ("geometric", ("plan", "groups"), [["p"]]),
@@ -92,7 +93,7 @@ OUTPUTS = {
         ("plan", "tables", 0, "observed", 0, "view"),
         {"cells": [[0, 6]], "by_codes": False},
     ),
-    "several draws of fitted shares": ("marginals", ("plan", "draws"), 2),
+    "several draws of fitted shares": ("marginals", ("plan", "released_draws"), 2),
     "a label that turns its direction": ("geometric", ("plan", "tables", 0, "labels", "hair", 0), "b\u202elack"),
     "a label with a line break": ("geometric", ("plan", "tables", 0, "labels", "hair", 0), "black\nred"),
     "an entry that is none": ("geometric", ("entry",), {"ledger": "0" * 32, "number": 0, "hash": "0" * 64}),
@@ -232,4 +233,4 @@ def test_a_text_of_few_characters_makes_nothing_large(releases, edited):
         wide = dirdp.sample(APPROX)
     for release, draws, words in ((wide, 10**6, "100000000 shares"), (releases["geometric"], 10**9, "1000000 draws")):
         with pytest.raises(ReleaseError, match=f"more than {words}"):
-            dirdp.verify(edited(release, (("plan", "draws"), draws)))
+            dirdp.verify(edited(release, (("plan", "released_draws"), draws)))

@@ -10,6 +10,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.mechanisms import ZeroSumGeometricMechanism
+from tests.planned import planned_sample
 
 PURE, APPROX = dirdp.PureDP(epsilon=1.0), dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 PRIVATE = [
@@ -27,7 +28,7 @@ def survey():
 
 
 def released(**options):
-    return dirdp.sample(PURE, survey(), mechanism="geometric", **options)
+    return planned_sample(PURE, survey(), mechanism="geometric", **options)
 
 
 def noisy(release):

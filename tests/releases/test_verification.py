@@ -18,14 +18,15 @@ from pymc_dirdp.releases.opened import from_text, opened
 from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.verification import Check, Verification, verify
 from pymc_dirdp.releases.wording import believed
+from tests.planned import planned_sample
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 KINDS = {
     "approx": (TARGET, {}),
-    "renyi": (dirdp.RenyiDP(order=4, epsilon=0.5), {"draws": 3}),
+    "renyi": (dirdp.RenyiDP(order=4, epsilon=0.5), {"released_draws": 3}),
     "truncated": (dirdp.TruncatedCDP(rho=0.1, omega=8), {"adjacency": "add-remove", "n_records": 100}),
     "pure": (dirdp.PureDP(epsilon=1.0), {"mechanism": "geometric"}),
-    "zero": (dirdp.ZeroCDP(rho=0.05), {"mechanism": "gaussian", "draws": 2}),
+    "zero": (dirdp.ZeroCDP(rho=0.05), {"mechanism": "gaussian", "released_draws": 2}),
     "apart": (TARGET, {"disjoint": [["p"], ["rate"]]}),
     "many": (TARGET, {"contribution": 2}),
     "exact": (TARGET, {"sampler": "exact"}),
@@ -44,7 +45,7 @@ def two_tables():
 
 @pytest.fixture(scope="module")
 def releases():
-    return {name: dirdp.sample(target, two_tables(), **options) for name, (target, options) in KINDS.items()}
+    return {name: planned_sample(target, two_tables(), **options) for name, (target, options) in KINDS.items()}
 
 
 def failed(release):
@@ -145,9 +146,9 @@ def test_numbers_that_are_too_large_for_any_curve_keep_nothing(releases, edited,
 
 def test_a_fast_draw_is_not_said_to_be_exact(releases, edited):
     """Found by attack: copied words turned a draw in floating point into one in integers."""
-    fast = dirdp.sample(TARGET, two_tables(), sampler="fast")
+    fast = planned_sample(TARGET, two_tables(), sampler="fast")
     assert verify(fast)
-    words = (("sampler",), "exact"), (("randomness",), "operating system")
+    words = (("plan", "sampler"), "exact"), (("randomness",), "operating system")
     with pytest.raises(ReleaseError, match="grid"):
         verify(edited(fast, *words))
 
@@ -160,7 +161,7 @@ def test_two_releases_in_one_are_two_draws(releases, edited):
 
 def test_draws_from_noisy_counts_are_as_many_as_one_likes(releases, edited):
     """The guarantee is about the noisy counts."""
-    release = edited(releases["zero"], (("plan", "draws"), 7))
+    release = edited(releases["zero"], (("plan", "released_draws"), 7))
     assert verify(release)
     assert opened(release).draws["p"].shape[0] == 7
 
@@ -171,7 +172,7 @@ def test_no_sign_of_a_file_reaches_a_terminal(releases, edited):
     for path in (
         ("plan", "statement"),
         ("plan", "library_version"),
-        ("sampler",),
+        ("plan", "sampler"),
         ("randomness",),
         ("plan", "strategy"),
     ):
@@ -252,8 +253,8 @@ def test_what_no_file_can_show_is_said_in_the_same_words_everywhere():
         pm.Multinomial("x", n=[30, 20], p=p, observed=[[10, 12, 8], [9, 6, 5]], dims=("ward", "cure"))
         pm.Binomial("y", n=50, p=pm.Beta("q", 1, 1), observed=20)
     options = {"contribution": 1, "public": ["x"], "disjoint": [["x"], ["y"]], "min_count": 2}
-    release = dirdp.sample(TARGET, model, **options)
-    sentences = believed(opened(release).plan, "exact")
+    release = planned_sample(TARGET, model, **options)
+    sentences = believed(opened(release).plan, released=True)
     assert len(sentences) == 9
     texts = [dirdp.report(release, full=True), dirdp.statement(release), verify(release).full]
     for text in (" ".join(str(one).lower().split()) for one in texts):
@@ -417,7 +418,7 @@ def test_a_ledger_that_allows_three_records_of_a_person_never_says_one(facts, as
 
 def test_a_plan_is_verified_like_its_release():
     for target, options in KINDS.values():
-        plan = dirdp.plan(target, two_tables(), **{key: value for key, value in options.items() if key != "sampler"})
+        plan = dirdp.plan(target, two_tables(), **options)
         found = verify(plan)
         assert found
         assert (found.what, found.stated) == ("plan", target)

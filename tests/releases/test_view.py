@@ -15,6 +15,7 @@ from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.mechanisms.registry import registered
 from pymc_dirdp.releases.draws import shares_given
 from pymc_dirdp.releases.opened import opened
+from tests.planned import planned_sample
 
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -37,7 +38,7 @@ def two_rows():
 
 
 def geometric(model, draws, **options):
-    return dirdp.sample(dirdp.PureDP(epsilon=0.5), model, mechanism="geometric", draws=draws, **options)
+    return planned_sample(dirdp.PureDP(epsilon=0.5), model, mechanism="geometric", released_draws=draws, **options)
 
 
 def publishing(monkeypatch, noisy):
@@ -60,7 +61,7 @@ CASES = {
 def test_the_draws_have_the_distribution_of_an_analysis(name):
     build, options = CASES[name]
     chosen = {"mechanism": "geometric"} | options
-    release = dirdp.sample(dirdp.ApproxDP(epsilon=0.5, delta=1e-6), build(), draws=4000, **chosen)
+    release = planned_sample(dirdp.ApproxDP(epsilon=0.5, delta=1e-6), build(), released_draws=4000, **chosen)
     own = release["posterior"]["p"].values[0].reshape(4000, -1)
     # All cells of the table have one Dirichlet prior.
     row_prior = [3.0, 3.0] if "rows" in name else None
@@ -161,7 +162,7 @@ def test_few_and_many_records(counts, private):
 
 
 def test_noise_far_larger_than_the_data():
-    release = dirdp.sample(dirdp.PureDP(epsilon=1e-5), row([12, 10, 8]), mechanism="geometric", draws=4000)
+    release = planned_sample(dirdp.PureDP(epsilon=1e-5), row([12, 10, 8]), mechanism="geometric", released_draws=4000)
     draws = release["posterior"]["p"].values[0]
     # Next to nothing is known: the distribution of the shares is close to the prior.
     assert np.abs(draws.mean(axis=0) - 1 / 3).max() < 0.2
@@ -231,7 +232,7 @@ def test_intervals_of_the_release_hold_the_truth_as_often_as_they_say_and_those_
     for _ in range(runs):
         truth = rng.dirichlet(prior)
         model = row(rng.multinomial(100, truth), 0.5)
-        release = dirdp.sample(dirdp.PureDP(epsilon=0.1), model, mechanism="geometric", draws=400, **options)
+        release = planned_sample(dirdp.PureDP(epsilon=0.1), model, mechanism="geometric", released_draws=400, **options)
         noisy, mechanism = release["mechanism/p"]["noisy_counts"].values, opened(release).tables["p"].mechanism
         drawn = {
             "exact": release["posterior"]["p"].values[0],
@@ -257,11 +258,11 @@ def test_noise_that_hides_any_number_of_records_is_refused_before_a_charge(n_cat
     options = {"mechanism": "geometric", "adjacency": "add-remove", "n_records": 60}
     faint = dirdp.ApproxDP(epsilon=0.0, delta=1e-15)
     with pytest.raises(UnattainableError, match="hides any number of records, so the release would tell nothing"):
-        dirdp.sample(faint, model, ledger=ledger, **options)
+        planned_sample(faint, model, ledger=ledger, **options)
     assert not ledger.entries()
     for narrower in (1e-13, 1e-4):
         # Counts of 10^12 are summed in units of many.
-        drawn = dirdp.sample(dirdp.ApproxDP(epsilon=0.0, delta=narrower), model, ledger=ledger, **options)
+        drawn = planned_sample(dirdp.ApproxDP(epsilon=0.0, delta=narrower), model, ledger=ledger, **options)
         assert np.isfinite(drawn["posterior"]["p"]).all()
 
 

@@ -9,6 +9,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
+from tests.planned import planned_sample
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -153,7 +154,7 @@ def test_a_table_of_few_records_warns_before_it_is_paid_for(cells, n, mechanism,
     with warnings.catch_warnings():
         warnings.simplefilter("error", dirdp.errors.FewRecordsWarning)
         with pytest.raises(dirdp.errors.FewRecordsWarning) if warned else contextlib.nullcontext():
-            dirdp.sample(
+            planned_sample(
                 TARGET, counted(None, counts), mechanism=mechanism, adjacency=adjacency, ledger=ledger, **options
             )
     assert len(ledger.entries()) == (not warned)

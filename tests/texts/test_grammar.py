@@ -20,6 +20,7 @@ from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.view import view
 from pymc_dirdp.texts.grammar import digest, in_lines, plain, understood
+from tests.planned import planned_sample
 from tests.releases.test_text import APPROX, KINDS, three_questions, two_tables
 
 STRANGE = [None, -1, 0, 1, 2, 0.5, True, 10**12, 10**400, 1e-320, 1e300, math.nan, math.inf, "", "1", "x", "\x1b[2J\n"]
@@ -29,7 +30,7 @@ STRANGE += [[], {}, [[]], [1, 2], ["p"], {"a": 1}, [0.5] * 3, [[1, 2], [3, 4]]]
 
 @pytest.fixture(scope="module")
 def releases():
-    return {kind: dirdp.sample(target, model(), **options) for kind, (model, target, options) in KINDS.items()}
+    return {kind: planned_sample(target, model(), **options) for kind, (model, target, options) in KINDS.items()}
 
 
 def places(facts, path=()):
@@ -81,7 +82,7 @@ def texts(releases):
     bandit.update(["a"] * 90 + [7] * 50, [1, 0] * 70)
     found["bandit"] = bandit.transcript()
     after = dirdp.naive_bayes(columns, "a", categories={"a": ["x", "y"], "b": ["x", "y", "z"]})
-    chosen = dirdp.sample(dirdp.PureDP(epsilon=5.0), after, mechanism="geometric", after=found["structure"])
+    chosen = planned_sample(dirdp.PureDP(epsilon=5.0), after, mechanism="geometric", after=found["structure"])
     found["after a choice"] = opened(chosen).release
     survey = dirdp.sample(dirdp.PureDP(epsilon=1.0), three_questions(), unit="person", mechanism="joint")
     found["joint"] = opened(survey).release

@@ -47,7 +47,7 @@ def curator(model: pm.Model, folder: Path) -> xr.DataTree:
     assert_type(found, tuple[dirdp.releases.Table, ...])
     assert_type(found[0].shape, tuple[int, ...])
 
-    plan = dirdp.plan(TARGET, model, adjacency="add-remove", draws=2, weights={"p": 1.0})
+    plan = dirdp.plan(TARGET, model, adjacency="add-remove", released_draws=2, weights={"p": 1.0})
     assert_type(plan, dirdp.releases.Plan)
     assert_type(plan.digest, str)
     assert_type(plan.composition.epsilon(1e-6), float)
