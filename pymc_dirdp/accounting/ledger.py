@@ -161,42 +161,13 @@ class Ledger(Tabular):
         stated = {entry.number: entry.digest for entry in self.entries()}
         return stated.get(receipt.number) == digest and self.issued(receipt)
 
-    @user_facing
-    def verify(self, head: str | None = None) -> str:
-        """Compare all entries with their hashes, and an earlier state with what became of it.
-
-        Parameters
-        ----------
-        head : str, optional
-            A :attr:`head` that was noted before, or that of a release, ``release.attrs["ledger_head"]``. The ledger may
-            have grown since.
-
-        Returns
-        -------
-        head : str
-            The present head.
+    def _verified(self, head: str | None = None) -> str:
+        """The present head, after :func:`pymc_dirdp.verify` has compared all entries with their hashes.
 
         Raises
         ------
         LedgerError
-            If an entry was changed, removed, added or reordered; it says from which entry on.
-
-        Notes
-        -----
-        The hashes need no key. So this finds every change by a program or a person that does not know of them. If
-        somebody writes the whole file again with new hashes, or puts an older copy in its place, only a head that was
-        noted where they cannot write, such as that of a release that was published, or a ledger that was open
-        meanwhile, shows it.
-
-        Examples
-        --------
-        >>> from pymc_dirdp import PureDP
-        >>> ledger = Ledger(PureDP(epsilon=1))
-        >>> noted = ledger.head
-        >>> ledger.spend(PureDP(epsilon=0.5), what="hair").number
-        1
-        >>> ledger.verify(noted) == ledger.head
-        True
+            If an entry was changed, removed, added or reordered since the head; it says from which entry on.
         """
         # SQLite has numbers of 18 digits, and no ledger has more entries.
         if head is not None and not (isinstance(head, str) and re.fullmatch("[0-9]{1,18}:[0-9a-f]{64}", head)):

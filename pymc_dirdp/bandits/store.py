@@ -1,5 +1,6 @@
 """The state of a bandit in one file: what was released, and the sums of the batches that are open."""
 
+import errno
 import os
 import secrets
 import sqlite3
@@ -138,7 +139,7 @@ class StateFile:
     def take_over(self) -> tuple[Settings[Design], State]:
         """Read the file and become its only owner: any other process that still holds it can release nothing more."""
         if not self.path.exists():
-            raise ReleaseError(f"There is no file {self.path}.")
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
         with self._opened() as connection:
             settings, state = self._read(connection)
             connection.execute("UPDATE bandit SET owner = ?", (self._owner,))

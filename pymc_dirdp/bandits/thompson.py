@@ -362,8 +362,10 @@ class ThompsonSampler(BanditView):
 
         Raises
         ------
+        FileNotFoundError
+            If there is no such file.
         ReleaseError
-            If the file is missing, damaged, or of another version.
+            If the file is damaged, or of another version.
         """
         file = StateFile(path)
         settings, state = file.take_over()

@@ -179,7 +179,7 @@ class BanditView:
             return decision_tree(self.arms, self._run.beliefs(), self._worth, draws, self._rng)
 
     @user_facing
-    def log_likelihood(self, mean_reward: Any) -> Any:
+    def release_logp(self, mean_reward: Any) -> Any:
         """What was released, as a term of a PyMC model of your own.
 
         Parameters
@@ -191,8 +191,9 @@ class BanditView:
 
         Returns
         -------
-        log_likelihood : PyTensor scalar
-            Of all batches that are released by now, with its gradient; for `pm.Potential`. Open batches are not used.
+        logp : PyTensor scalar
+            The log-likelihood of all batches that are released by now, with its gradient; for `pm.Potential`. Open
+            batches are not used.
         """
         with self._lock:
             beliefs = self._run.beliefs()
@@ -202,7 +203,7 @@ class BanditView:
     def model(self) -> "pm.Model":
         """The model behind :meth:`posterior` in PyMC: a prior for each arm, and what was released by now.
 
-        To let arms learn from one another write a model of your own with :meth:`log_likelihood`, and hand its draws to
+        To let arms learn from one another write a model of your own with :meth:`release_logp`, and hand its draws to
         :meth:`select`.
         """
         import pymc as pm
@@ -216,10 +217,10 @@ class BanditView:
                 model.add_coord("worth", self._worth.back(worths))
                 shares = pm.Dirichlet("shares", prior, dims=("arm", "worth"))
                 pm.Deterministic("mean_reward", self._worth.back(shares @ worths), dims="arm")
-                pm.Potential("released", self.log_likelihood(shares))
+                pm.Potential("released", self.release_logp(shares))
             else:
                 mean_reward = pm.Beta("mean_reward", *prior, dims="arm")
-                pm.Potential("released", self.log_likelihood(mean_reward))
+                pm.Potential("released", self.release_logp(mean_reward))
         return model
 
     def _facts(self) -> tuple[str, Facts]:

@@ -307,7 +307,7 @@ def verify(path: Path, *, full: bool = False) -> object:
 def ledger(declaration: Path, *, new: bool, head: str | None) -> str:
     """What was released under the budget of a declaration, checked entry by entry."""
     budget = _declared_ledger(declaration, new=new)
-    return f"{budget}\nHead: {budget.verify(head)}"
+    return f"{budget}\nHead: {budget._verified(head)}"
 
 
 def _what_states(path: Path) -> Any:

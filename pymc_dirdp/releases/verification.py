@@ -220,7 +220,7 @@ def verified_ledger(ledger: Ledger, head: str | None = None) -> Verification:
     stated, problem = ledger.limit, None
     taken: tuple[str, ...] = ()
     try:
-        ledger.verify(head)
+        ledger._verified(head)
         stated, taken = ledger.guarantee, believed_of(ledger.entries())
     except LedgerError as error:
         problem = str(error)

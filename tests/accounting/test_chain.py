@@ -151,7 +151,7 @@ def test_a_file_that_was_rebuilt_is_not_the_same_ledger(path, spent):
     for use in (
         lambda: ledger.spend(TENTH, what="hair"),
         ledger.entries,
-        ledger.verify,
+        ledger._verified,
         lambda: pickle.loads(asleep),
         lambda: ledger.left,
     ):
@@ -172,9 +172,9 @@ def test_an_older_copy_is_not_taken_for_the_present(ledger, path, tmp_path):
         pickle.loads(asleep)
     # Anyone who opens the copy anew cannot know, except from what was noted.
     opened = Ledger(LIMIT, path)
-    assert opened.verify(noted) == noted
+    assert opened._verified(noted) == noted
     with pytest.raises(LedgerError, match="does not lead to entry 4 as it was noted"):
-        opened.verify(after)
+        opened._verified(after)
 
 
 @pytest.mark.parametrize(
@@ -220,9 +220,9 @@ def test_an_older_copy_is_not_taken_for_the_present(ledger, path, tmp_path):
     ],
 )
 def test_every_change_is_found(ledger, path, statement, number):
-    assert ledger.verify() == ledger.head
+    assert ledger._verified() == ledger.head
     edit(path, statement)
-    for use in (ledger.verify, ledger.entries, lambda: str(ledger), lambda: Ledger(LIMIT, path)):
+    for use in (ledger._verified, ledger.entries, lambda: str(ledger), lambda: Ledger(LIMIT, path)):
         with pytest.raises(LedgerError, match=rf"damaged from entry {number} on"):
             use()
 
@@ -235,7 +235,7 @@ def test_entries_that_change_places_are_found(ledger, path):
         "UPDATE entries SET number = 2 WHERE number = -1",
     )
     with pytest.raises(LedgerError, match="damaged from entry 1 on"):
-        ledger.verify()
+        ledger._verified()
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_entries_that_change_places_are_found(ledger, path):
 )
 def test_the_header_does_not_change(ledger, path, statement):
     edit(path, statement)
-    for use in (ledger.verify, lambda: ledger.spend(TENTH, what="hair")):
+    for use in (ledger._verified, lambda: ledger.spend(TENTH, what="hair")):
         with pytest.raises(LedgerError):
             use()
     # The chain begins with the header, so another header is not believed by anyone who opens the file with it either.
@@ -307,7 +307,7 @@ def test_a_trigger_is_noticed_before_anything_is_durable(ledger, path, body, kin
         ledger.spend(TENTH, what="teeth")
     monkeypatch.undo()
     edit(path, "DROP TRIGGER IF EXISTS thief")
-    assert ledger.verify() == head
+    assert ledger._verified() == head
 
 
 def test_the_row_is_read_back(ledger, monkeypatch):
@@ -340,7 +340,7 @@ def test_the_row_is_read_back(ledger, monkeypatch):
     with pytest.raises(LedgerError, match="entry 4 on: there are 3 of 4 entries"):
         ledger.spend(TENTH, what="teeth")
     monkeypatch.undo()
-    assert ledger.verify() == head
+    assert ledger._verified() == head
 
 
 def rewritten(path, change):
@@ -367,10 +367,10 @@ def test_what_a_rewriter_of_the_whole_file_can_still_do(ledger, path):
     noted = ledger.head
     rewritten(path, lambda texts: texts[:2])
     opened = Ledger(LIMIT, path)
-    assert opened.verify() == opened.head
+    assert opened._verified() == opened.head
     with pytest.raises(LedgerError, match="does not lead to entry 3 as it was noted"):
-        opened.verify(noted)
-    for use in (ledger.verify, lambda: ledger.spend(TENTH, what="hair")):
+        opened._verified(noted)
+    for use in (ledger._verified, lambda: ledger.spend(TENTH, what="hair")):
         with pytest.raises(LedgerError, match="entry 3"):
             use()
 
@@ -437,16 +437,16 @@ def test_a_head_is_a_number_and_a_hash(ledger):
     assert len(digest) == 64
     noted = ledger.head
     ledger.spend(TENTH, what="teeth")
-    assert ledger.verify(noted) == ledger.head != noted
+    assert ledger._verified(noted) == ledger.head != noted
     for wrong in ("", "3", f"3:{digest[:-1]}", f"-3:{digest}", 3, f"{noted}\n", f"{'9' * 5000}:{digest}"):
         with pytest.raises(ArgumentError, match="Expected head"):
-            ledger.verify(wrong)
+            ledger._verified(wrong)
     with pytest.raises(LedgerError, match="entry 3 as it was noted"):
-        ledger.verify(f"3:{digest[::-1]}")
+        ledger._verified(f"3:{digest[::-1]}")
     # Numbers of no entry, the largest of which SQLite just has, and another way to write one.
     for number in ("03", "5", "999999999999999999"):
         with pytest.raises(LedgerError, match="as it was noted"):
-            ledger.verify(f"{number}:{digest}")
+            ledger._verified(f"{number}:{digest}")
 
 
 def test_the_chain_by_hand(ledger, path):
@@ -489,7 +489,7 @@ def test_threads_and_processes_see_each_other(ledger, path):
     for thread in threads:
         thread.join()
     assert [entry.number for entry in ledger.entries()] == list(range(1, 14))
-    assert ledger.verify() == other.verify()
+    assert ledger._verified() == other._verified()
 
 
 @pytest.mark.thorough
@@ -534,7 +534,7 @@ def test_everything_is_written_to_the_disk(ledger, monkeypatch):
 def test_an_entry_that_says_nothing_is_distinguished_from_one_that_was_changed(ledger, path):
     edit(path, "UPDATE entries SET text = '{}' WHERE number = 1")
     with pytest.raises(LedgerError, match="from entry 1 on: it cannot be understood"):
-        ledger.verify()
+        ledger._verified()
     edit(path, "UPDATE entries SET text = (SELECT text FROM entries WHERE number = 2) WHERE number = 1")
     with pytest.raises(LedgerError, match="from entry 1 on: it or the order of the entries was changed"):
-        ledger.verify()
+        ledger._verified()

@@ -197,7 +197,12 @@ def test_a_damaged_file_is_refused(tmp_path, damage):
             with sqlite3.connect(path) as connection:
                 connection.execute("UPDATE entries SET text = replace(text, '0.1', '-0.1') WHERE number = 3")
             connection.close()
-    for use in (lambda: Ledger(LIMIT, path), lambda: ledger.spend(TENTH, what="hair"), ledger.entries, ledger.verify):
+    for use in (
+        lambda: Ledger(LIMIT, path),
+        lambda: ledger.spend(TENTH, what="hair"),
+        ledger.entries,
+        ledger._verified,
+    ):
         with pytest.raises(dirdp.errors.LedgerError, match=r"budget\.db"):
             use()
 
@@ -419,7 +424,7 @@ def test_reservations_count_as_spent_until_a_release_uses_them(ledger):
     assert "hair, spring (as reserved in entry 1)" in str(ledger)
     with pytest.raises(dirdp.errors.BudgetError):
         ledger.spend(dirdp.ApproxDP(epsilon=0.66, delta=1e-8), what="eyes")
-    ledger.verify()
+    ledger._verified()
 
 
 @pytest.mark.parametrize("number", [1, 2, 5, 6])

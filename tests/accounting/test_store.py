@@ -276,6 +276,6 @@ def test_a_copy_that_is_put_back_is_found_by_a_head_that_was_noted(tmp_path):
     del ledger
     path.write_bytes(copy)
     restored = Ledger(limit, path)
-    restored.verify()
+    restored._verified()
     with pytest.raises(LedgerError, match="older copy would give back what was spent since"):
-        restored.verify(noted)
+        restored._verified(noted)

@@ -47,7 +47,7 @@ def test_a_draw_of_ones_own_model_is_for_the_arms_that_are_left():
     with pytest.raises(dirdp.errors.ArgumentError, match="each of 2 arms"):
         bandit.select(theta=[0.1, 0.2, 0.3])
     # Only the batch of c is left in the likelihood.
-    likelihoods = [float(bandit.log_likelihood(np.array([m, 0.5])).eval()) for m in (0.2, 0.9)]
+    likelihoods = [float(bandit.release_logp(np.array([m, 0.5])).eval()) for m in (0.2, 0.9)]
     assert likelihoods[0] == likelihoods[1]
 
 

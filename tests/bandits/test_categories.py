@@ -195,7 +195,7 @@ def test_the_model_holds_the_probability_of_what_was_released():
     """Oracle: the sum over all true counts of each batch."""
     utilities = {"low": 0, "middle": 1, "high": 4}
     bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, utilities=utilities, mechanism="counts", first_batch=3)
-    assert bandit.log_likelihood(np.full((2, 3), 1 / 3)).eval() == 0
+    assert bandit.release_logp(np.full((2, 3), 1 / 3)).eval() == 0
     bandit.update(["a"] * 6 + ["b"] * 3, ["low", "high", "high"] * 3)
     shares, noise = np.array([[0.2, 0.5, 0.3], [0.6, 0.1, 0.3]]), bandit.design.mechanism.noise
     expected = 0.0
@@ -206,7 +206,7 @@ def test_the_model_holds_the_probability_of_what_was_released():
             stats.multinomial(3, p).logpmf(x) + noise.log_likelihood(z, np.array(x, dtype=float)) for x in tables(3, 3)
         ]
         expected += logsumexp(np.ravel(terms))
-    assert bandit.log_likelihood(shares).eval() == pytest.approx(expected, rel=1e-10)
+    assert bandit.release_logp(shares).eval() == pytest.approx(expected, rel=1e-10)
     model = bandit.model()
     assert {one.name for one in model.free_RVs} == {"shares"}
     assert model.named_vars_to_dims["mean_reward"] == ("arm",)

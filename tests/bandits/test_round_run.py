@@ -70,7 +70,7 @@ def test_its_report_says_what_it_costs():
 
 def test_it_has_no_posterior_and_no_file(tmp_path):
     bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, **EVERY, horizon=10)
-    for refused in (bandit.posterior, bandit.model, lambda: bandit.log_likelihood(None)):
+    for refused in (bandit.posterior, bandit.model, lambda: bandit.release_logp(None)):
         with pytest.raises(dirdp.errors.ArgumentError, match="no posterior"):
             refused()
     path, ledger = tmp_path / "bandit.db", dirdp.Ledger(GUARANTEE)

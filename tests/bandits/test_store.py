@@ -106,7 +106,7 @@ def test_a_file_is_never_overwritten_and_there_is_one_for_each_bandit(tmp_path):
         bandit.save(tmp_path / "other.db")
     with pytest.raises(dirdp.errors.ReleaseError, match="exists"):
         dirdp.ThompsonSampler(["a"], GUARANTEE, path=path)
-    with pytest.raises(dirdp.errors.ReleaseError, match="no file"):
+    with pytest.raises(FileNotFoundError, match="No such file"):
         dirdp.ThompsonSampler.load(tmp_path / "missing.db")
 
 

@@ -223,7 +223,7 @@ def test_arms_may_learn_from_one_another():
     with pm.Model(coords={"arm": list(means)}) as model:
         centre, size = pm.Uniform("centre"), pm.HalfNormal("size", 20)
         rates = pm.Beta("rate", centre * size, (1 - centre) * size, dims="arm")
-        pm.Potential("released", bandit.log_likelihood(rates))
+        pm.Potential("released", bandit.release_logp(rates))
     assert np.isfinite(model.compile_logp()(model.initial_point()))
     assert np.isfinite(model.compile_dlogp()(model.initial_point())).all()
 

@@ -41,7 +41,7 @@ def refused(plan, changes, model, error, match):
     with pytest.raises(error, match=match):
         dirdp.sample(pickle.loads(pickle.dumps(edited)), model, ledger=ledger)
     assert ledger.entries() == ()
-    assert ledger.verify().startswith("0:")
+    assert ledger._verified().startswith("0:")
 
 
 @pytest.mark.parametrize("draws", [0, -1, 1.5, True, "1"])

@@ -147,7 +147,7 @@ def test_an_older_copy_of_a_ledger_is_found_by_a_release(tmp_path):
         release = draw(ledger)
         head = release.attrs["ledger_head"]
         assert head == ledger.head
-        assert ledger.verify(head) == head
+        assert ledger._verified(head) == head
         saved = tmp_path / f"{name}.json"
         dirdp.save(release, saved)
         assert dirdp.load(saved).attrs["ledger_head"] == head
@@ -155,6 +155,6 @@ def test_an_older_copy_of_a_ledger_is_found_by_a_release(tmp_path):
         later = path.read_bytes()
         path.write_bytes(copy)
         with pytest.raises(LedgerError, match="older copy would give back"):
-            dirdp.Ledger(limit, path).verify(head)
+            dirdp.Ledger(limit, path)._verified(head)
         path.write_bytes(later)
     assert "ledger_head" not in dirdp.sample(ONE, model, mechanism="geometric").attrs
