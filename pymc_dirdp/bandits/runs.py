@@ -169,9 +169,9 @@ class BatchRun:
         state.released[arm], state.open[arm] = [*released, (size, output)], OpenBatch((0,) * len(batch.counts))
         return [(arm, len(released), size, output)]
 
-    def beliefs(self) -> Sequence[GridBelief]:
-        """The posterior of each arm that is chosen."""
-        return tuple(self._belief(place) for place in self._chosen)
+    def beliefs(self, *, everywhere: bool = False) -> Sequence[GridBelief]:
+        """The posterior of each arm that is chosen, or of the retired ones, too."""
+        return tuple(self._belief(place) for place in (range(len(self.state.released)) if everywhere else self._chosen))
 
     def table(self, arms: Sequence[Hashable], worth: Worth) -> "xr.Dataset":
         """What was released, batch by batch."""
@@ -228,7 +228,7 @@ class RoundRun:
             counted[arm] = counted[arm].plus(coin(reward, self._bits))
         self.state.open = counted
 
-    def beliefs(self) -> NoReturn:
+    def beliefs(self, *, everywhere: bool = False) -> NoReturn:
         """Refused: there are only the draws."""
         raise ArgumentError(
             "Use batches, by leaving schedule= out: with schedule='every-round' all draws come from the same rewards, "

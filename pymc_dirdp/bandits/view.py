@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, final, override
 
 import numpy as np
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.bandits.batch_release import BatchCounts, Output
 from pymc_dirdp.bandits.beliefs import log_likelihood
 from pymc_dirdp.bandits.design import Design, EveryRound
@@ -177,6 +178,17 @@ class BanditView:
         draws = integer(1, draws=draws)
         with self._lock:
             return decision_tree(self.arms, self._run.beliefs(), self._worth, draws, self._rng)
+
+    def _released_pulls(self, draws: int, rng: np.random.Generator) -> tuple[list[Hashable], Integers, Array]:
+        """Of all arms ever offered: labels, pulls in finished batches, and draws of mean rewards from 0 to 1.
+
+        The draws are those of the posterior, shape (draws, arms). The bandit's own random numbers are not used.
+        """
+        with self._lock:
+            beliefs = self._run.beliefs(everywhere=True)
+        pulls = [sum(size for size, _ in belief.batches) for belief in beliefs]
+        shares = np.stack([belief.draw(draws, rng) for belief in beliefs], axis=-1)
+        return list(self._settings.arms), np.array(pulls, dtype=np.int64), shares
 
     @user_facing
     def release_logp(self, mean_reward: Any) -> Any:

@@ -63,7 +63,8 @@ def diagnose(
         * `realised`: the errors in nats by table, what was expected of them without the data, and how they rank among
           what was possible. Mean and rank of the estimates of :func:`pymc_dirdp.estimate` are those of fresh releases
           of the same data; NaN for tables of more than 1000 cells.
-        * `cells`: the errors of every cell, by table. `bias_of_draw` is P1 equation 3, with its sign.
+        * `cells`: the errors of every cell, by table. `bias_of_draw` is P1 equation 3, with its sign, and
+          `posterior_parameter` and `private_parameter` are the parameters of the two Dirichlet distributions.
         * `guarantee`: what was guaranteed, which is public.
 
         Of a release in which a table was released by noise, `private` has the draws of :func:`pymc_dirdp.analyse`

@@ -233,11 +233,13 @@ def _cell_errors(
     counts = own.counts
     share = np.where(counts.sum(axis=-1, keepdims=True) > 0, frequencies(counts), np.nan)
     columns: dict[str, ArrayLike] = {"records": counts, "share": share, "estimate": estimates}
+    columns["posterior_parameter"] = own.concentration
     if len(fresh):
         columns["error_of_estimate"] = np.sqrt(((fresh - share) ** 2).mean(axis=0))
     if private is not None:
         total = private.concentration.sum(axis=-1, keepdims=True)
         mean = private.concentration / total
+        columns["private_parameter"] = private.concentration
         columns["released"] = released
         columns["bias_of_draw"] = mean - share
         columns["error_of_draw"] = np.sqrt(mean * (1 - mean) / (total + 1) + (mean - share) ** 2)

@@ -238,6 +238,7 @@ PYMC_NAMES = (*_DRAWS, "__sample__")
 DIAGNOSIS_NAMES = (
     *("draw", "kl_posterior", "kl_release", "records"),
     *("bias_of_draw", "error_of_draw", "error_of_estimate", "estimate", "released", "share"),
+    *("posterior_parameter", "private_parameter"),
 )
 """The names that the groups of a diagnosis use themselves."""
 

@@ -5,4 +5,4 @@ from pymc_dirdp.plots.posteriors import plot_posteriors as plot_posteriors
 from pymc_dirdp.plots.privacy import plot_comparison as plot_comparison
 from pymc_dirdp.plots.privacy import plot_frontier as plot_frontier
 from pymc_dirdp.plots.privacy import plot_privacy as plot_privacy
-from pymc_dirdp.plots.privacy import plot_regret as plot_regret
+from pymc_dirdp.plots.regret import plot_regret as plot_regret

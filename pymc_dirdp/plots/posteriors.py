@@ -17,19 +17,25 @@ from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.planning.expected_kl import predicted_data
 from pymc_dirdp.plots.axes import (
-    COLOURS,
     DASHES,
     MARKERS,
+    WIDTH,
     Axes,
     axes_or_new,
+    broken,
+    ink,
     labelled_rows,
     legend,
     marked,
+    plain,
     pyplot,
+    style_colours,
     tidy,
 )
+from pymc_dirdp.plots.kinds import is_diagnosis, refuse, refuse_unless_release
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import Published, ReleasedTable, opened
+from pymc_dirdp.releases.wording import abbreviated
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.signatures import user_facing
 
@@ -66,50 +72,95 @@ def plot_posteriors(
     >>> diagnosis = dirdp.diagnose(release, model, draws=100)
     >>> axes = dirdp.plots.plot_posteriors(diagnosis)
     """
-    # Here, because it takes most of a second to import.
-    from arviz_stats import kde  # type: ignore[attr-defined]  # by a star
-
     name = _checked(diagnosis, var_name)
-    labels = {"non_private": "posterior", "private": "private posterior"}
-    draws = [diagnosis[f"{group}/posterior"].to_dataset()[name] for group in labels]
-    dims, shape = draws[0].dims[2:], draws[0].shape[2:]
-    cells = int(np.prod(shape, dtype=int))
-    grid = np.asarray(_new_axes(cells) if axes is None else axes, dtype=object)
-    if grid.size != cells:
-        raise ArgumentError(f"Expected axes to be {cells} axes, one for each cell, got {grid.size}.")
+    drawn = [diagnosis[f"{group}/posterior"].to_dataset()[name] for group in ("non_private", "private")]
+    dims, shape = drawn[0].dims[2:], drawn[0].shape[2:]
+    n_cells = int(np.prod(shape, dtype=int))
+    _refuse_many(name, n_cells, 60)
+    grid = np.asarray(_new_axes(n_cells) if axes is None else axes, dtype=object)
+    if grid.size != n_cells:
+        raise ArgumentError(f"Expected axes to be {n_cells} axes, one for each cell, got {grid.size}.")
     grid = grid.reshape(shape)
-    titles = cell_labels(name, [draws[0][dim].values for dim in dims])
-    looks = list(zip(labels.values(), (COLOURS[3], COLOURS[0]), DASHES, strict=False))
-    # The points of each curve and its heights, shape (2, cells, points).
-    curves = [kde(drawn, dim=["chain", "draw"]).values.reshape(2, cells, -1) for drawn in draws]
+    colours = style_colours()
+    looks = [("posterior", colours[3], DASHES[0]), ("private posterior", colours[0], DASHES[1])]
+    curves = [_densities(diagnosis, name, what, draws) for what, draws in zip(_PARAMETERS, drawn, strict=True)]
     released = diagnosis["release"].to_dataset()[name].values[0, 0].ravel()
+    titles = cell_labels(name, [drawn[0][dim].values for dim in dims])
     for cell, (ax, title) in enumerate(zip(grid.ravel(), titles, strict=True)):
-        for (label, colour, dash), (points, heights) in zip(looks, curves, strict=True):
-            ax.plot(points[cell], heights[cell], linestyle=dash, color=colour, label=label)
-        ax.axvline(float(released[cell]), color=COLOURS[1], linestyle=":", label="released draw")
+        tops = [0.0]
+        for (label, colour, dash), densities in zip(looks, curves, strict=True):
+            points, heights, top = densities[cell]
+            ax.plot(points, heights, linestyle=dash, color=colour, label=label)
+            tops.append(top)
+        top = max(tops)
+        ax.vlines(float(released[cell]), 0, 1.05 * top, color=colours[1], linestyle=":", label="the release")
         # The heights of densities say nothing.
-        ax.set_yticks([])
+        ax.set(yticks=[], ylim=(0, 1.08 * top))
         ax.spines["left"].set_visible(False)
-        marked(tidy(ax)).set_title(title, fontsize="medium")
+        marked(tidy(ax, xlabel=f"{plain(name)} (share)"))
+        ax.set_title(broken(title, 22), fontsize="medium")
     first = grid.flat[0]
-    # This leaves room for the legend above the curves.
-    first.set_ylim(0, 1.6 * first.get_ylim()[1])
-    first.legend(frameon=False, fontsize="small", loc="upper left")
+    if axes is None:
+        shown = {"frameon": False, "fontsize": "small", "loc": "outside upper center", "ncols": 3}
+        first.get_figure().legend(*first.get_legend_handles_labels(), **shown)
+    else:
+        legend(first)
     return grid
 
 
-def _new_axes(cells: int) -> Any:
-    columns = min(cells, 4)
-    rows = -(-cells // columns)
-    axes = pyplot().subplots(rows, columns, figsize=(3 * columns, 2.6 * rows), layout="constrained", squeeze=False)[1]
-    for unused in axes.ravel()[cells:]:
+# By posterior, the parameters in the group `cells` of a diagnosis.
+_PARAMETERS = "posterior_parameter", "private_parameter"
+type _Curve = tuple[Array, Array, float]
+
+
+def _densities(diagnosis: xr.DataTree, name: str, what: str, draws: xr.DataArray) -> list[_Curve]:
+    """Points of the density of each cell, its heights there, and the height that the picture shows.
+
+    The marginals of a Dirichlet distribution are Beta distributions. A posterior given noise has no closed form, and
+    its density is estimated from draws.
+    """
+    errors = diagnosis["cells"].children
+    if name not in errors:  # The only category has the probability 1, for certain.
+        return [(np.ones(2), np.array([0.0, 1.0]), 1.0)] * int(np.prod(draws.shape[2:], dtype=int))
+    cells = errors[name]
+    if what not in cells:
+        # Here, because it takes most of a second to import.
+        from arviz_stats import kde  # type: ignore[attr-defined]  # by a star
+
+        points, heights = kde(draws, dim=["chain", "draw"]).values.reshape(2, -1, 512)
+        return [(*curve, float(curve[1].max())) for curve in zip(points, heights, strict=True)]
+    first = cells[what].values
+    rest = first.sum(axis=-1, keepdims=True) - first
+    if first.ndim > draws.ndim - 2:
+        # The picture of a Beta shows the probability of success; that of failure is its mirror image.
+        first, rest = first[..., 0], rest[..., 0]
+    found = []
+    for a, b in zip(first.ravel(), rest.ravel(), strict=True):
+        points = np.unique(np.concatenate([beta.ppf([1e-4, 1 - 1e-4], a, b), beta.ppf(_INSIDE, a, b)]))
+        heights = beta.pdf(points, a, b)
+        # A density without a bound at 0 or 1 is cut off near it.
+        edge = 0.02 * float(np.ptp(points)) * (min(a, b) < 1)
+        inside = (points >= edge) & (points <= 1 - edge) & np.isfinite(heights)
+        found.append((points, heights, float(heights[inside].max(initial=0.0))))
+    return found
+
+
+_INSIDE = np.linspace(0.001, 0.999, 300)
+
+
+def _new_axes(n_cells: int) -> Any:
+    columns = min(n_cells, 3)
+    rows = -(-n_cells // columns)
+    size = (max(WIDTH * columns / 3, 4.4), 2.3 * rows + 0.3)
+    axes = pyplot().subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)[1]
+    for unused in axes.ravel()[n_cells:]:
         unused.set_axis_off()
-    return axes.ravel()[:cells]
+    return axes.ravel()[:n_cells]
 
 
 def _checked(diagnosis: xr.DataTree, var_name: str | None) -> str:
-    if not {"non_private", "private", "release"} <= set(getattr(diagnosis, "children", ())):
-        raise ArgumentError("Expected a diagnosis from pymc_dirdp.diagnose.")
+    if not is_diagnosis(diagnosis):
+        refuse("a diagnosis from dirdp.diagnose", diagnosis=diagnosis)
     # Deterministics have no posterior in closed form to be compared with; any variable of both can be shown.
     names = [str(name) for name in diagnosis["release"].data_vars]
     return names[0] if var_name is None else one_of(names, var_name=var_name)
@@ -178,30 +229,38 @@ def plot_analysis(
     # The picture of a Beta shows the probability of success; that of failure is its mirror image.
     shown = slice(None, None, 2 if seen.family == "beta" else 1)
     places = np.arange(table.draws[0].size)
-    ax = axes_or_new(ax, figsize=(6.5, 1.3 + 0.5 * len(places)))
+    ax = axes_or_new(ax, height=1.9 + 0.5 * len(places))
+    colours = style_colours()
     styles = zip(intervals, (4, 1, 0), (-0.26, 0.0, 0.26), strict=True)
     for label, style, offset in styles:
         means, ends = intervals[label]
         low, high = ends.reshape(-1, 2)[shown].T
-        ax.hlines(places + offset, low, high, color=COLOURS[style], linestyle=DASHES[style], linewidth=2)
-        ax.plot(np.ravel(means)[shown], places + offset, MARKERS[style], color=COLOURS[style], label=label)
-    ax.vlines(released.ravel()[shown], places - 0.4, places + 0.4, color="black", linewidth=1)
-    ax.plot([], [], "|", color="black", markersize=10, label="the release")
+        ax.hlines(places + offset, low, high, color=colours[style], linestyle=DASHES[style], linewidth=2)
+        ax.plot(np.ravel(means)[shown], places + offset, MARKERS[style], color=colours[style], label=label)
+    ax.vlines(released.ravel()[shown], places - 0.4, places + 0.4, color=ink(), linewidth=1)
+    ax.plot([], [], "|", color=ink(), markersize=10, label="the release")
     labelled_rows(ax, cell_labels(name, [labels for _, labels in table.share_labels]))
-    ax.set(xlabel=f"{name}: means and central {level:.0%} intervals", xlim=(0, None))
-    ax.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
-    return tidy(ax)
+    ax.set_xlim(0, None)
+    tidy(
+        ax,
+        xlabel=f"{plain(name)} (share)",
+        title=f"Means and {level:.0%} intervals, {abbreviated(table.stored.plan.guarantee)}",
+    )
+    return legend(ax, columns=2, above=True)
 
 
 def _table(release: Published, var_name: str | None, *, most_cells: int) -> ReleasedTable:
     """The table that is shown, of which all cells can be read in one picture."""
+    refuse_unless_release(release)
     tables = opened(release).tables
     table = tables[next(iter(tables)) if var_name is None else one_of(tables, var_name=var_name)]
-    if table.draws[0].size > most_cells:
-        raise ArgumentError(
-            f"{table.name!r} has {table.draws[0].size} cells; at most {most_cells} can be read in one picture."
-        )
+    _refuse_many(table.name, table.draws[0].size, most_cells)
     return table
+
+
+def _refuse_many(name: str, n_cells: int, most_cells: int) -> None:
+    if n_cells > most_cells:
+        raise ArgumentError(f"{name!r} has {n_cells} cells; at most {most_cells} can be read in one picture.")
 
 
 def _naive_reading(output: Output, alpha: Array, aware: Estimate) -> tuple[Array, Array]:
@@ -241,16 +300,22 @@ def plot_calibration(coverage: Mapping[str, Mapping[float, float]], *, ax: Axes 
     --------
     >>> ax = plot_calibration({"aware": {0.5: 0.499, 0.95: 0.951}, "naive": {0.5: 0.184, 0.95: 0.493}})
     """
-    if not coverage or len(coverage) > len(COLOURS):
-        raise ArgumentError(f"Expected one to {len(COLOURS)} readings, got {len(coverage)}.")
-    ax = axes_or_new(ax, figsize=(4.2, 4.0))
-    ax.plot([0, 1], [0, 1], color="0.75", linewidth=1, zorder=1)
+    if not isinstance(coverage, Mapping) or isinstance(coverage, xr.DataTree):
+        refuse("a dict from names of readings to their coverage", coverage=coverage)
+    if not coverage or len(coverage) > len(MARKERS):
+        raise ArgumentError(f"Expected one to {len(MARKERS)} readings, got {len(coverage)}.")
+    ax = axes_or_new(ax, width=4.2, height=4.4)
+    ax.plot([0, 1], [0, 1], color=ink(), alpha=0.3, linewidth=1, zorder=1)
     for i, (label, rates) in enumerate(coverage.items()):
-        ax.plot(
-            list(rates), list(rates.values()), DASHES[i], color=COLOURS[i], marker=MARKERS[i], markersize=5, label=label
-        )
+        look: dict[str, Any] = {"color": style_colours()[i], "marker": MARKERS[i], "linestyle": DASHES[i]}
+        ax.plot(list(rates), list(rates.values()), markersize=5, label=plain(label), **look)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    ax.set(xlabel="probability of the interval", ylabel="share of truths within it")
+    tidy(
+        ax,
+        title="Coverage of credible intervals",
+        xlabel="nominal coverage (probability)",
+        ylabel="share of truths in the intervals",
+    )
     return legend(ax)
 
 
@@ -313,16 +378,18 @@ def plot_draw(release: Published, *, var_name: str | None = None, prob: float = 
         # The picture shows the probability of success, of which that of failure is the mirror image.
         low, high = low[..., 0], high[..., 0]
     value, low, high = value.ravel(), low.ravel(), high.ravel()
-    ax = axes_or_new(ax, figsize=(5.5, 0.9 + 0.32 * len(value)))
-    places = np.arange(len(value))
+    ax = axes_or_new(ax, height=1.6 + 0.32 * len(value))
+    places, colours = np.arange(len(value)), style_colours()
     # The error is draw minus frequency, so the frequency is draw minus error.
+    ends = np.clip(value - high, 0, 1), np.clip(value - low, 0, 1)
     ax.hlines(
-        places, np.clip(value - high, 0, 1), np.clip(value - low, 0, 1), color=COLOURS[2], linewidth=5, alpha=0.35
+        places, *ends, color=colours[2], linewidth=5, alpha=0.35, label=f"a priori {prob:.0%} band for the data's share"
     )
-    ax.plot(value, places, "o", color=COLOURS[0], markersize=5)
+    ax.plot(value, places, "o", color=colours[0], markersize=5, label="released draw")
     labelled_rows(ax, cell_labels(name, [labels for _, labels in table.share_labels]))
-    ax.set(xlabel=f"{name}: private draw, and a {prob:.0%} band for the data's frequency, a priori", xlim=(0, None))
-    return tidy(ax)
+    ax.set_xlim(0, None)
+    tidy(ax, xlabel=f"{plain(name)} (share)", title=f"Private draw, {abbreviated(table.stored.plan.guarantee)}")
+    return legend(ax, columns=2, above=True)
 
 
 def _errors(mechanism: TableMechanism, prior: Array, n_records: int) -> Array:

@@ -14,7 +14,6 @@ from scipy.special import betaincinv
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.display import Facts, Labelled, Sections, clipped, dots, selected
 from pymc_dirdp.errors import DirdpError, shown
-from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.claims import Claiming
 from pymc_dirdp.releases.facts import lines_of, no_guarantee, title_of
 from pymc_dirdp.releases.inference_setup import inferences
@@ -22,6 +21,7 @@ from pymc_dirdp.releases.opened import Opened, content_of, opened
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.verification import verified, verify
 from pymc_dirdp.releases.view import LEFT_OUT, view
+from pymc_dirdp.releases.wording import abbreviated
 
 type Lines = tuple[tuple[str, str], ...]
 
@@ -83,7 +83,7 @@ def report(release: Any, *, full: bool = False) -> Report:
     if full:
         *sections, (last, notes) = _sections(facts)
         return Report(title, (*sections, (last, (*notes, *_left_out(tree)))))
-    guarantee = f", {_short(stored.plan.guarantee)}" if verification.follows else ""
+    guarantee = f", {abbreviated(stored.plan.guarantee)}" if verification.follows else ""
     return Report(
         clipped(f"{title}{guarantee}", 80, lines=1 + (not guarantee)),
         _screen(facts),
@@ -136,17 +136,6 @@ def _picture(release: xr.DataTree, *, level: float = 0.95, most_dots: int = 16, 
     rows = list(zip(labels, means.tolist(), ends.tolist(), before[shown].tolist(), drawn.values.ravel(), strict=True))
     return dots(
         rows, f"{name}: means and {level:.0%} intervals given the release; grey, the prior's; ticks, the release"
-    )
-
-
-def _short(guarantee: Guarantee) -> str:
-    """A guarantee with the usual abbreviations."""
-    return (
-        str(guarantee)
-        .replace("-truncated concentrated differential privacy", "-tCDP")
-        .replace("-zero-concentrated differential privacy", "-zCDP")
-        .replace("Rényi differential privacy", "RDP")
-        .replace("differential privacy", "DP")
     )
 
 

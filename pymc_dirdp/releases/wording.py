@@ -87,6 +87,17 @@ def warn_if_few(tables: Mapping[str, Table], sizes: Mapping[str, int | None], re
         )
 
 
+def abbreviated(guarantee: Guarantee) -> str:
+    """A guarantee with the usual abbreviations."""
+    return (
+        str(guarantee)
+        .replace("-truncated concentrated differential privacy", "-tCDP")
+        .replace("-zero-concentrated differential privacy", "-zCDP")
+        .replace("Rényi differential privacy", "RDP")
+        .replace("differential privacy", "DP")
+    )
+
+
 def warn_of_repetition(released: Hashable) -> None:
     """Warn the user, if it is the second release here with these public facts, such as the tables of a model."""
     facts = hash(released)

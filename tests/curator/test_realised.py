@@ -87,7 +87,7 @@ def test_the_error_of_an_estimate_is_about_the_shares_of_the_data():
     by_hand = np.sqrt(((shares - COUNTS / 500) ** 2).sum(axis=0) / 2)
     np.testing.assert_allclose(found["error_of_estimate"], by_hand)
     np.testing.assert_array_equal(found["estimate"], shares[0])
-    assert set(found.data_vars) == {"records", "share", "estimate", "error_of_estimate"}
+    assert set(found.data_vars) == {"records", "share", "estimate", "error_of_estimate", "posterior_parameter"}
 
 
 def test_a_share_is_one_of_its_row():

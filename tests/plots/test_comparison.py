@@ -24,7 +24,7 @@ def _closed():
 @pytest.mark.parametrize("column", ["kl_posterior", "kl_draw", "kl_estimate", "l_inf", "hellinger"])
 def test_every_mechanism_is_there_in_order(column):
     ax = plot_comparison(COMPARISON, column=column)
-    names = [label.get_text().removesuffix(" (infinite)") for label in ax.get_yticklabels()]
+    names = [label.get_text().replace("\n", " ").removesuffix(" (infinite)") for label in ax.get_yticklabels()]
     scores = {score.mechanism: getattr(score, column) for score in COMPARISON.scores}
     assert sorted(names) == sorted(set(scores) - {"posterior, not private"})
     values = [scores[name] for name in names]

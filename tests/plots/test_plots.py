@@ -6,6 +6,7 @@ import matplotlib as mpl
 import numpy as np
 import pymc as pm
 import pytest
+from scipy.stats import beta
 
 mpl.use("Agg")
 
@@ -14,7 +15,7 @@ import matplotlib.pyplot as plt
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.registry import Dirichlet
-from pymc_dirdp.plots.axes import COLOURS, DASHES, MARKERS
+from pymc_dirdp.plots.axes import COLOURS, DASHES, MARKERS, style_colours
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 VOTES = np.array([60, 40, 20])
@@ -57,8 +58,9 @@ def test_the_frontier_shows_every_loss():
     assert dirdp.plots.plot_frontier(frontier, ax=ax) is ax
     for name, losses in frontier.expected_kl.items():
         np.testing.assert_allclose(line(ax, name).get_xydata(), np.column_stack([frontier.amounts, losses]))
+    assert "delta = 1e-06" in ax.get_xlabel()
     pure = dirdp.privacy_utility([dirdp.PureDP(epsilon=1)], prior=np.ones(3), n_records=100)
-    assert line(dirdp.plots.plot_frontier(pure), "gaussian").get_xydata().size == 0
+    assert line(dirdp.plots.plot_frontier(pure), "gaussian (not attainable)").get_xydata().size == 0
 
 
 def test_an_estimate_from_marginals_has_no_draw_to_show():
@@ -118,12 +120,29 @@ def test_posteriors_go_into_given_axes(diagnosis, release):
     found = dirdp.plots.plot_posteriors(diagnosis, axes=axes)
     assert list(found) == list(axes)
     assert [ax.get_title() for ax in found] == ["yes", "no", "abstain"]
-    for ax, value in zip(found, release["posterior"]["p"].values[0, 0], strict=True):
-        own, private, draw = ax.lines
-        # The private posterior is wider, and both are densities.
-        assert np.ptp(private.get_xdata()) > np.ptp(own.get_xdata())
+    a = VOTES + 1
+    for ax, value, first in zip(found, release["posterior"]["p"].values[0, 0], a, strict=True):
+        own, private = ax.lines
+        # Both are densities in closed form, and the private posterior is wider.
+        points, heights = own.get_data()
+        np.testing.assert_allclose(heights, beta.pdf(points, first, a.sum() - first))
+        assert np.trapezoid(*private.get_data()[::-1]) == pytest.approx(1, abs=0.01)
+        assert np.ptp(private.get_xdata()) > np.ptp(points)
         assert own.get_linestyle() != private.get_linestyle()
-        assert draw.get_xdata()[0] == value
+        assert ax.collections[0].get_segments()[0][0, 0] == value
+
+
+def test_a_density_without_a_bound_leaves_the_others_readable():
+    """A Beta(0.3, ...) density is infinite at 0, and set the height of the picture."""
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=np.full(3, 0.3))
+        pm.Multinomial("votes", n=20, p=p, observed=[20, 0, 0])
+    found = dirdp.diagnose(dirdp.sample(TARGET, model, mechanism="geometric"), model, draws=100)
+    for ax in dirdp.plots.plot_posteriors(found):
+        own, private = ax.lines
+        assert ax.get_ylim()[1] < 100
+        assert len(own.get_xdata()) > 100
+        assert len(private.get_xdata()) > 100
 
 
 def test_posteriors_make_their_own_axes(diagnosis):
@@ -181,3 +200,29 @@ def test_every_picture_has_axes_in_and_out():
     assert len(dirdp.plots.__all__) == 8
     for name in dirdp.plots.__all__:
         assert {"ax", "axes"} & set(inspect.signature(getattr(dirdp.plots, name)).parameters)
+
+
+def test_colours_follow_the_style_that_is_set():
+    assert style_colours() == COLOURS
+    with plt.style.context("seaborn-v0_8-colorblind"):
+        assert style_colours() == tuple(mpl.rcParams["axes.prop_cycle"].by_key()["color"][: len(COLOURS)])
+    # A dark ground has light letters and lines.
+    with plt.style.context("dark_background"):
+        ax = dirdp.plots.plot_calibration({"exact": {0.5: 0.5}})
+        assert ax.lines[0].get_color() == ax.title.get_color() == "white"
+
+
+def test_labels_are_shown_as_they_are_written():
+    ax = dirdp.plots.plot_calibration({"$\\frac": {0.5: 0.5, 0.9: 0.8}})
+    ax.get_figure().draw_without_rendering()
+    assert ax.get_legend().get_texts()[0].get_text() == r"\$\frac"
+
+
+def test_a_plan_and_a_bandit_have_a_privacy_curve():
+    plan = dirdp.plan(TARGET, votes())
+    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
+    for source, what in ((plan, "plan, (1, 1e-06)-DP"), (bandit, "bandit, 1-DP")):
+        ax = dirdp.plots.plot_privacy(source)
+        assert ax.get_title() == f"Privacy curve: {what}"
+        epsilons, deltas = line(ax, "exact").get_data()
+        assert np.interp(1.0, epsilons, np.log(deltas), right=-np.inf) <= np.log(1.2e-6)

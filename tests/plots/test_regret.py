@@ -63,3 +63,73 @@ def test_runs_of_different_bandits_are_not_compared(runs):
         dirdp.plots.plot_regret([runs, other])
     with pytest.raises(dirdp.errors.ArgumentError, match="at most 5"):
         dirdp.plots.plot_regret([runs] * 6)
+    plt.close("all")
+
+
+def played(**options):
+    bandit = dirdp.ThompsonSampler(["a", "b", "c"], dirdp.PureDP(epsilon=1.0), first_batch=50, **options)
+    bandit.update(["a"] * 400 + ["b"] * 100, [1, 1, 1, 0] * 100 + [1, 0] * 50)
+    return bandit
+
+
+def test_a_run_of_ones_own_has_the_posterior_of_its_regret():
+    """Pulls times gaps, whose posterior is that of the released sums: computed here from draws of `posterior`."""
+    bandit = played()
+    sizes = bandit.released.to_dataframe().groupby("arm")["size"].sum()
+    means = bandit.posterior(20_000)["posterior/mean_reward"].values[0]
+    lost = (means.max(axis=1, keepdims=True) - means) * [sizes.get(arm, 0) for arm in bandit.arms]
+    expected = np.quantile(np.column_stack([lost, lost.sum(axis=1)]), [0.05, 0.5, 0.95], axis=0)
+    for source in (bandit, bandit.transcript()):
+        ax = dirdp.plots.plot_regret(source)
+        ends = np.array(ax.collections[0].get_segments())[:, :, 0]
+        tolerance = {"rtol": 0.1, "atol": 0.5}
+        np.testing.assert_allclose(ends.T, expected[[0, 2]], **tolerance)
+        np.testing.assert_allclose(ax.lines[0].get_xdata(), expected[1], **tolerance)
+        labels = [label.get_text() for label in ax.get_yticklabels()]
+        assert labels == [
+            f"{sizes['a']} pulls of a",
+            f"{sizes['b']} pulls of b",
+            "0 pulls of c",
+            f"{sizes.sum()} pulls in all",
+        ]
+        assert "ten times the rounds" in ax.get_xlabel()
+        assert "ten times" not in dirdp.plots.plot_regret(source, bound=False).get_xlabel()
+    plt.close("all")
+
+
+def test_a_picture_leaves_the_next_choices_as_they_are():
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
+        first, second = played(random_seed=1), played(random_seed=1)
+    dirdp.plots.plot_regret(first)
+    assert first.select(20) == second.select(20)
+    plt.close("all")
+
+
+def test_retired_arms_have_cost_something_too():
+    bandit = played()
+    bandit.retire_arm("b")
+    ax = dirdp.plots.plot_regret(bandit)
+    assert [label.get_text() for label in ax.get_yticklabels()][1].endswith("of b")
+    plt.close("all")
+
+
+def test_regret_in_units_of_worth():
+    bandit = dirdp.ThompsonSampler(
+        ["a", "b"], dirdp.PureDP(epsilon=1.0), utilities={"left": 0.0, "bought": 20.0}, first_batch=50
+    )
+    bandit.update(["a"] * 100 + ["b"] * 100, ["bought"] * 100 + ["left"] * 100)
+    ax = dirdp.plots.plot_regret(bandit)
+    assert "worth lost" in ax.get_xlabel()
+    assert "ten times" not in ax.get_xlabel()
+    assert ax.lines[0].get_xdata()[-1] > 1500
+    plt.close("all")
+
+
+def test_without_a_batch_there_is_no_regret_to_show():
+    with pytest.raises(dirdp.errors.ArgumentError, match="simulate_bandit"):
+        dirdp.plots.plot_regret(dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0)))
+    everyday = dirdp.ThompsonSampler(
+        ["a", "b"], dirdp.ApproxDP(epsilon=1.0, delta=1e-6), schedule="every-round", horizon=5
+    )
+    with pytest.raises(dirdp.errors.ArgumentError, match="Use batches"):
+        dirdp.plots.plot_regret(everyday)
