@@ -99,7 +99,10 @@ class WeakGuaranteeWarning(UserWarning):
 
 
 class FewRecordsWarning(UserWarning):
-    """A table has more cells than a fifth of its public number of records, so the release may tell next to nothing."""
+    """A table has more cells than a fifth of its records, so noise hides most of its counts.
+
+    The number of records is the public one, or the size to plan for where that number is private.
+    """
 
 
 class ManyRowsWarning(UserWarning):

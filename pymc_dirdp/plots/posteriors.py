@@ -129,7 +129,7 @@ def _densities(diagnosis: xr.DataTree, name: str, what: str, draws: xr.DataArray
 
         points, heights = kde(draws, dim=["chain", "draw"]).values.reshape(2, -1, 512)
         return [(*curve, float(curve[1].max())) for curve in zip(points, heights, strict=True)]
-    first = cells[what].values
+    first = cells.to_dataset()[what].values
     rest = first.sum(axis=-1, keepdims=True) - first
     if first.ndim > draws.ndim - 2:
         # The picture of a Beta shows the probability of success; that of failure is its mirror image.

@@ -193,7 +193,7 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
         marker, colour = looks.get(family, others)
         if math.isfinite(value):
             ax.hlines(place, values[0] / 1.5, value, color=ink(), alpha=0.2, linewidth=1, zorder=1)
-            label = {} if family in families else {"label": family}
+            label: dict[str, Any] = {} if family in families else {"label": family}
             ax.plot(value, place, marker, color=colour, markersize=6, **label)
             families.append(family)
         names.append(score.mechanism if math.isfinite(value) else f"{score.mechanism} (infinite)")

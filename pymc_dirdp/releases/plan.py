@@ -16,7 +16,6 @@ import pymc as pm
 
 from pymc_dirdp.checks import MOST_RECORDS, integer, mapping_of_names, one_of, positive, refuse_unknown
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name, warn
-from pymc_dirdp.mechanisms import outputs
 from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.registry import Dirichlet, Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -301,6 +300,7 @@ def plan(
 
         return plan_of_pairs(guarantee, root_model(model), progressbar=progressbar, **planning)
     chosen = planned(guarantee, model, progressbar=progressbar, **planning)
+    warn_if_few(chosen)
     refuse_unsaid_units(chosen, root_model(model))
     return chosen
 
@@ -342,12 +342,6 @@ def planned(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar:
         chosen, choices = _chosen(guarantee, by_name, sizes, totals, reading, wanted, purpose.target, whole=whole)
     _warn_of_many_draws(chosen, wanted.released_draws)
     warn_if_weak(guarantee, max((size for size in sizes.values() if size is not None), default=None))
-    # Marginals of a network leave out what their noise hides, so its tables may have many cells.
-    warn_if_few(
-        {name: table for name, table in by_name.items() if chosen[name].output_kind is not outputs.Marginals},
-        sizes,
-        reading,
-    )
     return Plan(
         guarantee=guarantee,
         parts=tuple(
@@ -503,7 +497,9 @@ def plan_for(guarantee: Guarantee | Plan, model: pm.Model, *, progressbar: bool 
         If it is the plan of another model.
     """
     if not isinstance(guarantee, Plan):
-        return planned(guarantee, model, progressbar=progressbar, **planning)
+        made = planned(guarantee, model, progressbar=progressbar, **planning)
+        warn_if_few(made)
+        return made
     refuse_second_planning(guarantee, planning)  # type: ignore[arg-type]  # A plan allows for none.
     # A mechanism keeps what it has computed, and may have been given what another one has computed.
     parts = tuple(replace(part, mechanism=copy(part.mechanism)) for part in guarantee.parts)

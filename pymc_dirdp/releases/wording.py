@@ -16,6 +16,7 @@ from pymc_dirdp.errors import (
     shown,
     warn,
 )
+from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.models.privacy_unit import Reading
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -72,19 +73,34 @@ def warn_if_weak(guarantee: Guarantee, n_records: int | None, *, large_epsilon: 
         warn(" ".join(problems), WeakGuaranteeWarning)
 
 
-def warn_if_few(tables: Mapping[str, Table], sizes: Mapping[str, int | None], reading: Reading) -> None:
-    """Warn the user of tables with more cells than a fifth of their records, where that number is public."""
-    few = [name for name, table in tables.items() if table.prior.size > (sizes[name] or 0) / 5]
-    few = [name for name in few if tables[name].n_categories > 1 and sizes[name]]
-    if few and reading.sizes_are_public:
-        cells, size = tables[few[0]].prior.size, sizes[few[0]]
-        warn(
-            f"{few[0]!r} has {cells} cells for {size} records{', as have others' * (len(few) > 1)}: the noise hides "
-            "most of what such a table tells, and the guarantee is spent all the same. Take fewer and larger "
-            "categories, a fifth as many as there are records at most. print(dirdp.plan(...)) says how large the "
-            "error will be.",
-            FewRecordsWarning,
-        )
+def warn_if_few(chosen: "Plan") -> None:
+    """Warn the user of tables with more cells than a fifth of their records, by public numbers.
+
+    Where the number of records is private, the size to plan for stands in its place. A private model has fewer
+    parameters than cells, so it is not planned with this warning.
+    """
+    few = [
+        part
+        for part in chosen.parts
+        # Marginals of a network leave out what their noise hides, so its tables may have many cells.
+        if part.mechanism.output_kind is not Marginals
+        and part.table.n_categories > 1
+        and part.n_records
+        and part.table.prior.size > part.n_records / 5
+    ]
+    if not few:
+        return
+    name, cells, size = few[0].table.name, few[0].table.prior.size, few[0].n_records or 0
+    records = f"{size} records" if chosen.reading.sizes_are_public else f"the {size} records that you plan for"
+    warn(
+        f"{name!r} has {cells} cells for {records}, {size / cells:.2g} in a cell on average"
+        f"{'; other tables have too many, too' * (len(few) > 1)}. Noise hides most of such small counts, and the "
+        f"guarantee is spent all the same. Merge categories until there are at most {max(size // 5, 2)} cells, or ask "
+        "for a larger epsilon. For several variables write a model with fewer parameters than cells, such as main "
+        "effects, and release it with dirdp.private_model; for many columns use dirdp.latent_class. "
+        "print(dirdp.plan(...)) has the expected error.",
+        FewRecordsWarning,
+    )
 
 
 def abbreviated(guarantee: Guarantee) -> str:

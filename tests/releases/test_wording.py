@@ -131,14 +131,16 @@ def test_the_warning_of_delta_tells_no_private_number():
     [
         (360, 90, "geometric", "replace-one", True),
         (360, 90, "dirichlet", "replace-one", True),
-        (360, 90, "geometric", "add-remove", False),
+        (360, 90, "geometric", "add-remove", True),
+        (18, 90, "geometric", "add-remove", False),
         (18, 90, "geometric", "replace-one", False),
         (19, 90, "auto", "replace-one", True),
     ],
 )
 def test_a_table_of_few_records_warns_before_it_is_paid_for(cells, n, mechanism, adjacency, warned):
-    """By public numbers alone: nothing is said where the number of records is private."""
-    counts = np.bincount(np.arange(n) % cells, minlength=cells)
+    """By public numbers alone: where the number of records is private, by the size to plan for."""
+    private = adjacency == "add-remove"
+    counts = np.bincount(np.arange(n + 7 * private) % cells, minlength=cells)
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=5, delta=1e-5), adjacency=adjacency)
     options = {"n_records": n} if adjacency == "add-remove" else {}
     with warnings.catch_warnings(record=True) as caught:
@@ -147,7 +149,11 @@ def test_a_table_of_few_records_warns_before_it_is_paid_for(cells, n, mechanism,
     few = [warning for warning in caught if warning.category is dirdp.errors.FewRecordsWarning]
     assert len(few) == warned
     assert all(
-        warning.filename == __file__ and f"{cells} cells for {n} records" in str(warning.message) for warning in few
+        warning.filename == __file__
+        and f"{cells} cells for {'the ' * private}{n} records" in str(warning.message)
+        and "at most 18 cells" in str(warning.message)
+        and str(n + 7) not in str(warning.message)
+        for warning in few
     )
     assert ledger.entries() == ()
     assert planned.parts[0].n_records == n
@@ -158,3 +164,18 @@ def test_a_table_of_few_records_warns_before_it_is_paid_for(cells, n, mechanism,
                 TARGET, counted(None, counts), mechanism=mechanism, adjacency=adjacency, ledger=ledger, **options
             )
     assert len(ledger.entries()) == (not warned)
+
+
+@pytest.mark.filterwarnings("error::pymc_dirdp.errors.FewRecordsWarning")
+def test_what_the_warning_of_few_records_advises_helps():
+    """Fewer categories, or main effects by `private_model`, which has fewer parameters than cells."""
+    table = np.ones((6, 5), dtype=int)
+    with pytest.raises(dirdp.errors.FewRecordsWarning, match="at most 6 cells"):
+        dirdp.plan(TARGET, counted(None, table.ravel()))
+    dirdp.plan(TARGET, counted(None, table.sum(axis=1)))
+    with pm.Model() as model:
+        rows, columns = pm.Normal("rows", shape=(6, 1)), pm.Normal("columns", shape=(1, 5))
+        p = pm.math.softmax((rows + columns).flatten())
+        pm.Multinomial("table", n=table.sum(), p=p, observed=table.ravel())
+    private = dirdp.private_model(TARGET, model, contribution=1)
+    assert {"rows", "columns"} <= set(private.named_vars)
