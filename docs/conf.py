@@ -79,7 +79,7 @@ html_theme_options = {
     "show_toc_level": 2,
 }
 # The pages of a section stand beside each page; these pages are all of theirs.
-html_sidebars = {name: [] for name in ("index", "infer", "utility")} | {"**": ["sidebar-nav-bs"]}
+html_sidebars = {name: [] for name in ("index", "infer")} | {"**": ["sidebar-nav-bs"]}
 
 
 def deal(_app, _env, pages):
