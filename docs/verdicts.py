@@ -6,6 +6,7 @@ to it that they agree with what the scripts compute.
 
 import html
 import importlib
+import io
 import json
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import matplotlib
 import matplotlib.pyplot as plt
 import pandas as pd
-from IPython.display import display
+from IPython.display import Image, display
 
 FIGURES = Path(__file__).parent / "figures"
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "experiments"))
@@ -22,14 +23,17 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "experiments"))
 def show(name: str) -> None:
     """Draw the picture of an experiment from its table, and put it on the page.
 
-    A page shows figures by itself only while Matplotlib is interactive, and the end of a context takes that back.
+    A page shows figures by itself only while Matplotlib is interactive, and the end of a context takes that back. A
+    notebook would lay each figure out twice, to cut its borders off.
     """
     import common
 
     with matplotlib.rc_context(common.FONT):
         figure = importlib.import_module(name).EXPERIMENT.draw(pd.read_csv(FIGURES / f"{name}.csv"))
-        display(figure)
+        file = io.BytesIO()
+        figure.savefig(file, format="png")
     plt.close(figure)
+    display(Image(file.getvalue()))
 
 
 def table() -> str:
