@@ -231,6 +231,7 @@ def dots(rows: Sequence[tuple[str, float, tuple[float, float], tuple[float, floa
         ]
     y, right = height * len(rows) + 14, left + width
     marks.append(f'<text x="{left}" y="{y}">0</text><text x="{right}" y="{y}" text-anchor="end">{most:.2g}</text>')
+    marks.append(f'<text x="{left + width // 2}" y="{y}" text-anchor="middle">share</text>')
     box = f'viewBox="0 0 {right + 8} {y + 6}" style="max-width:{right + 8}px;width:100%;font-size:12px"'
     return f'<svg {box} fill="currentColor" role="img">{"".join(marks)}</svg><p>{escaped(legend)}</p>'
 

@@ -22,6 +22,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.claims import Claim
+from pymc_dirdp.releases.report import report
 from pymc_dirdp.sampling.bits import Bits, generator
 from pymc_dirdp.signatures import user_facing
 from pymc_dirdp.texts.codec import facts_of, fields_of, value_of
@@ -148,6 +149,9 @@ class BanditView:
 
     def __repr__(self) -> str:
         return f"ThompsonSampler({len(self.arms)} arms, {self.guarantee})"
+
+    def _repr_html_(self) -> str:
+        return report(self)._repr_html_()
 
     @property
     def released(self) -> "xr.Dataset":

@@ -10,7 +10,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.mixture import COMPONENTS
 from pymc_dirdp.releases.opened import TEXT_GROUP
 from pymc_dirdp.releases.pairs import PairsRelease
-from pymc_dirdp.releases.view import deferred, release_marks, text_group, tree_of
+from pymc_dirdp.releases.view import ReleaseTree, deferred, release_marks, text_group, tree_of
 
 COMPONENT = "component"
 """The dim of the components of a mixture."""
@@ -49,7 +49,8 @@ def tree_of_pairs(release: PairsRelease, seed: int = 0) -> xr.DataTree:
             "/posterior": xr.Dataset(variables, coords, marks),
             "/privacy": xr.Dataset(attrs={name: getattr(plan, name) for name in people}),
             f"/{TEXT_GROUP}": text_group(release.text),
-        }
+        },
+        ReleaseTree,
     )
     tree.attrs = marks
     return tree

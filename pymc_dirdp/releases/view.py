@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, override
 
 import numpy as np
 import xarray as xr
@@ -16,7 +16,7 @@ from xarray.core.indexing import LazilyIndexedArray, MemoryCachedArray
 
 from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import UnsupportedModelError
+from pymc_dirdp.errors import DirdpError, UnsupportedModelError
 from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
@@ -26,6 +26,31 @@ from pymc_dirdp.releases.expected_errors import ExpectedErrors
 from pymc_dirdp.releases.opened import TEXT_GROUP, Opened, ReleasedTable, from_text
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.wording import ESTIMATE, NO_NUMBER, records_word
+
+
+class ReleaseTree(xr.DataTree):
+    """The tree of a release, which a notebook shows by its report, with the groups of xarray folded below it.
+
+    Examples
+    --------
+    >>> ReleaseTree()._repr_html_() == xr.DataTree()._repr_html_()
+    True
+    """
+
+    __slots__ = ()
+
+    @override
+    def _repr_html_(self) -> str:
+        groups = super()._repr_html_()
+        if self.parent is not None or TEXT_GROUP not in self.children:
+            return groups
+        from pymc_dirdp.releases.report import report  # It needs this file.
+
+        try:
+            page = report(self)._repr_html_()
+        except DirdpError:
+            return groups  # It was edited, and is no release any more.
+        return f"{page}<details><summary>Groups of this xarray.DataTree</summary>{groups}</details>"
 
 
 class PublicPlan(Protocol):
@@ -70,7 +95,8 @@ def view(stored: Opened) -> xr.DataTree:
             "/privacy": privacy_group(stored.plan, stored.curves.pure_epsilon),
             "/utility": _utility(stored),
             f"/{TEXT_GROUP}": text_group(release.text),
-        }
+        },
+        ReleaseTree,
     )
     tree.attrs = marks
     return tree
@@ -285,7 +311,7 @@ def _expected(number: str) -> Callable[[Opened], Array]:
 _PUT: Final = "_set_node_data"
 
 
-def tree_of(groups: Mapping[str, xr.Dataset]) -> xr.DataTree:
+def tree_of(groups: Mapping[str, xr.Dataset], kind: type[xr.DataTree] = xr.DataTree) -> xr.DataTree:
     """The tree that `xarray.DataTree.from_dict` makes of groups below an empty root.
 
     Nothing stands above or below a group of the first level that is alone, so it is put in without being compared.
@@ -295,6 +321,8 @@ def tree_of(groups: Mapping[str, xr.Dataset]) -> xr.DataTree:
     ----------
     groups : mapping of str to Dataset
         By their paths, such as `"/posterior"` or `"/mechanism/p"`; none is the root.
+    kind : type
+        The class of the tree.
 
     Returns
     -------
@@ -302,7 +330,7 @@ def tree_of(groups: Mapping[str, xr.Dataset]) -> xr.DataTree:
     """
     shared = {path.split("/")[1] for path in groups if path.count("/") > 1}
     alone = {path for path in groups if path.count("/") == 1 and path[1:] not in shared and hasattr(xr.DataTree, _PUT)}
-    tree = xr.DataTree.from_dict({path: xr.Dataset() if path in alone else one for path, one in groups.items()})
+    tree = kind.from_dict({path: xr.Dataset() if path in alone else one for path, one in groups.items()})
     for path in alone:
         getattr(tree[path], _PUT)(groups[path].copy(deep=False))
     return tree

@@ -107,6 +107,7 @@ def test_all_kinds_of_guarantee(guarantee):
     assert bandit.privacy.satisfies(guarantee)
     assert str(guarantee) in str(dirdp.report(bandit, full=True))
     assert "<table>" in dirdp.report(bandit, full=True)._repr_html_()
+    assert bandit._repr_html_() == dirdp.report(bandit)._repr_html_()
 
 
 def test_people_give_no_more_than_they_may():

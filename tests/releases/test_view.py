@@ -1,5 +1,7 @@
 """The draws of a noise release: from the exact posterior given the noisy counts, and from nothing else."""
 
+import pickle
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -285,3 +287,43 @@ def test_a_prior_with_which_nothing_is_inferred_is_refused_before_the_charge(pri
     with pytest.raises(ArgumentError, match=r"'p' no posterior can be computed .* Check its prior"):
         dirdp.sample(guarantee, row([12, 10, 8], prior), mechanism="geometric", ledger=ledger)
     assert ledger.entries() == ()
+
+
+# What a notebook shows of a release.
+
+
+def survey(labels=("yes <b>", "no")):
+    with pm.Model(coords={"vote": list(labels)}) as model:
+        p = pm.Dirichlet("p", a=np.ones(2), dims="vote")
+        pm.Multinomial("votes", n=100, p=p, observed=[70, 30])
+    return model
+
+
+def test_a_notebook_shows_the_report_of_a_release_above_its_groups():
+    """The draw with labels, who is protected, the guarantee with its delta, the expected error, the next step."""
+    release = dirdp.sample(TARGET, survey())
+    for tree in (release, release.copy(deep=True), pickle.loads(pickle.dumps(release))):
+        page, _, groups = tree._repr_html_().partition("<details>")
+        assert page == dirdp.report(release)._repr_html_()
+        for words in ("yes &lt;b&gt;", "typically off by", "protects", "epsilon 1 at delta 1e-06", "dirdp.analyse"):
+            assert words in page
+        assert "<b>" not in page + groups
+        assert "mechanism" in groups
+    assert "protects" not in release["posterior"]._repr_html_()
+
+
+def test_a_notebook_shows_no_guarantee_of_an_edited_release():
+    release = dirdp.sample(TARGET, survey())
+    release["posterior"]["p"].values[:] = 0.5
+    page, _, _ = release._repr_html_().partition("<details>")
+    assert "problem" in page
+    assert "at most" not in page
+    del release["release"]
+    assert "problem" not in release._repr_html_()
+    assert "<details><summary>" not in release._repr_html_()
+
+
+def test_a_notebook_shows_the_report_of_pairs_of_columns():
+    wide = {name: ["x", "y"] * 20 for name in "abc"}
+    release = dirdp.sample(TARGET, dirdp.latent_class(wide, categories={name: ["x", "y"] for name in wide}))
+    assert release._repr_html_().startswith(dirdp.report(release)._repr_html_())
