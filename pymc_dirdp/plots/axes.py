@@ -117,7 +117,7 @@ def is_covered(ax: Axes, box: Any) -> bool:
     )
 
 
-def log_axis(axis: Any, *, narrow: float = 300.0) -> None:
+def log_axis(axis: Any, *, narrow: float = 120.0) -> None:
     """Set a logarithmic axis, with ticks at 1, 2 and 5 where the numbers span less than `narrow`."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 

@@ -41,7 +41,7 @@ class ReleaseTree(xr.DataTree):
 
     @override
     def _repr_html_(self) -> str:
-        groups = super()._repr_html_()
+        groups: str = super()._repr_html_()  # type: ignore[no-untyped-call]
         if self.parent is not None or TEXT_GROUP not in self.children:
             return groups
         from pymc_dirdp.releases.report import report  # It needs this file.
