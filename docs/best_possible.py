@@ -56,7 +56,7 @@ class Table:
         """The error of each mechanism at (epsilon, delta), by name."""
         guarantee = dirdp.ApproxDP(epsilon=epsilon, delta=DELTA)
         known = {"prior": self.prior, "n_records": self.n_records}
-        dirichlet = dirdp.calibrate(guarantee, **known, objective="estimate", public_totals=True)
+        dirichlet = dirdp.calibrate(guarantee, **known, objective="estimate", public=["n_records"])
         independent = dirdp.mechanisms.GeometricMechanism.for_guarantee(guarantee, prior=self.prior)
         summed = dirdp.mechanisms.ZeroSumGeometricMechanism.for_guarantee(guarantee, prior=self.prior)
         # Two cells whose noise is z and -z: both say the same, and the noise costs twice.

@@ -15,7 +15,7 @@ kinds = ("dirichlet", "gaussian", "geometric", "auto")
 print("What one draw is off by, if it is read as the answer:")
 print(dirdp.privacy_utility(grid, prior=PRIOR, n_records=2000, mechanisms=kinds[:1], objective="estimate"))
 print("\nWhat `dirdp.estimate` is off by, whatever was released:")
-print(dirdp.privacy_utility(grid, prior=PRIOR, n_records=2000, mechanisms=kinds, of="estimate", public_totals=True))
+print(dirdp.privacy_utility(grid, prior=PRIOR, n_records=2000, mechanisms=kinds, of="estimate", public=["n_records"]))
 
 wanted = 0.01
 print(
@@ -24,7 +24,7 @@ print(
 )
 print(
     f"At {target}: {dirdp.least_records(wanted, target, prior=PRIOR, objective='estimate')} people, "
-    f"or {dirdp.least_records(wanted, target, prior=PRIOR, of='estimate', mechanism='auto', public_totals=True)} "
+    f"or {dirdp.least_records(wanted, target, prior=PRIOR, of='estimate', mechanism='auto', public=['n_records'])} "
     "with the best noise and an estimate"
 )
 

@@ -126,6 +126,6 @@ def test_the_exact_sampler_errs_as_the_draw_does(page):
     """An urn of the default number of steps adds nothing that the picture could show."""
     target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
     for prior, n_records in page.TABLES.values():
-        options = {"prior": prior, "n_records": n_records, "objective": "estimate", "public_totals": True}
+        options = {"prior": prior, "n_records": n_records, "objective": "estimate", "public": ["n_records"]}
         mechanism, table = dirdp.calibrate(target, **options), page.Table(prior, n_records)
         assert table.of_urn(mechanism) == pytest.approx(table.of_draw(mechanism.alpha, mechanism.r), rel=1e-3)

@@ -257,7 +257,7 @@ def saved_release():
 
 saved_runs = []
 TABLE = {"prior": [1, 1], "n_records": 9}
-OPTIONAL = {"adjacency": "replace-one", "released_draws": 1, "min_count": 0, "contribution": 1, "public_totals": False}
+OPTIONAL = {"adjacency": "replace-one", "released_draws": 1, "min_count": 0, "contribution": 1, "public": []}
 CELLS = {"prior": [1, 1], "scale": 1.0}
 VARIABLES_ALONE = {"prior": np.ones((2, 2)), "marginals": ((0,), (1,)), "parameters": (1.0, 1.0)}
 GEOMETRIC = mechanisms.GeometricMechanism([1, 1], 1.0)

@@ -14,6 +14,7 @@ from pymc_dirdp.accounting.store import Store
 from pymc_dirdp.checks import file_path, integer
 from pymc_dirdp.display import Facts, Tabular, selected
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
+from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.deployment import Deployment
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
@@ -87,7 +88,7 @@ class Ledger(Tabular):
         path: str | os.PathLike[str] | None = None,
         *,
         adaptive: bool = True,
-        adjacency: str = "replace-one",
+        adjacency: AdjacencyName = "replace-one",
         unit: str | None = None,
     ) -> None:
         header = Header(limit, bool(adaptive), adjacency, unit)

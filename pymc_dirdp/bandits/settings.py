@@ -15,6 +15,7 @@ from pymc_dirdp.bandits.batch_release import BatchCounts
 from pymc_dirdp.bandits.design import Design, EveryRound, checked_prior
 from pymc_dirdp.checks import at_least, identifier, one_line, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
+from pymc_dirdp.literals import Schedule, options_of
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.texts.codec import facts_of, fields_of
 
@@ -297,7 +298,7 @@ def rules_of(
         `mechanism`, `first_batch`, `growth` and `contribution`, which are for batches only.
     """
     guarantee = Guarantee.checked(guarantee=guarantee)
-    if one_of(("batches", "every-round"), schedule=schedule) == "batches":
+    if one_of(options_of(Schedule), schedule=schedule) == "batches":
         if horizon is not None:
             raise ArgumentError(
                 "horizon= is for schedule='every-round'. Batches keep their guarantee for a run of any length: leave "

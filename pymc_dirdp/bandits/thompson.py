@@ -15,6 +15,7 @@ from pymc_dirdp.bandits.store import State, StateFile
 from pymc_dirdp.bandits.view import BanditView, Transcript
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError, SeededReleaseWarning, warn
+from pymc_dirdp.literals import BanditMechanism, Schedule
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.signatures import user_facing
 
@@ -106,12 +107,12 @@ class ThompsonSampler(BanditView):
         guarantee: Guarantee,
         prior: Sequence[float] | None = None,
         *,
-        mechanism: str | None = None,
+        mechanism: BanditMechanism | None = None,
         first_batch: int | None = None,
         growth: float = 1.0,
         contribution: int | None = None,
         unit: str | None = None,
-        schedule: str = "batches",
+        schedule: Schedule = "batches",
         horizon: int | None = None,
         utilities: Mapping[str, float] | None = None,
         ledger: "Ledger | None" = None,

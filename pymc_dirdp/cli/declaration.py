@@ -12,6 +12,7 @@ from typing import Any, final
 
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
+from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.mechanisms.registry import SETTINGS
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.privacy.people import adjacency_named
@@ -60,7 +61,7 @@ class Declaration:
     limit: Guarantee | None
 
     @property
-    def adjacency(self) -> str:
+    def adjacency(self) -> AdjacencyName:
         """What one person can change."""
         return adjacency_named(self.options.get("adjacency", "replace-one")).name
 

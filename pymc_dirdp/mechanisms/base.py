@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, type_name
+from pymc_dirdp.literals import SamplerName, options_of
 from pymc_dirdp.mechanisms.noise import Noise
 from pymc_dirdp.mechanisms.outputs import CellNoise, Draws, JointLikelihoods, Output, RowLikelihood
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -73,7 +74,7 @@ class Tempered:
 # outside this room asks which mechanism it has.
 
 
-SAMPLERS = ("exact", "fast")
+SAMPLERS = options_of(SamplerName)
 
 
 class Mechanism(Remade, PrivacyCurves):

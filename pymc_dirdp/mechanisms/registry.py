@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from pymc_dirdp.checks import one_of
+from pymc_dirdp.literals import MarginalsNoise, MeasureName, MechanismName, Strategy, options_of
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint import JointTableMechanism, ZeroSumJointTableMechanism
-from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism
+from pymc_dirdp.mechanisms.marginals import MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.signatures import user_facing
@@ -85,10 +86,10 @@ def registered(mechanism: type[TableMechanism]) -> Iterator[None]:
         _KNOWN.update(before)
 
 
-STRATEGIES = ("optimal", "temper", "inflate", "algorithm-1")
-MEASURES = ("levels", "families", "variables")
+STRATEGIES = options_of(Strategy)
+MEASURES = options_of(MeasureName)
 
-type Measure = str | Iterable[str | tuple[str, ...]]
+type Measure = MeasureName | Iterable[str | tuple[str, ...]]
 
 
 @user_facing
@@ -119,7 +120,7 @@ class Dirichlet:
     array([1., 1., 1.])
     """
 
-    strategy: str = "optimal"
+    strategy: Strategy = "optimal"
     kind: ClassVar[str] = "dirichlet"
 
     def __post_init__(self) -> None:
@@ -154,18 +155,18 @@ class Marginals:
     """
 
     measure: Measure = "levels"
-    noise: str = "auto"
+    noise: MarginalsNoise = "auto"
     weights: Mapping[Any, float] | None = None
     kind: ClassVar[str] = "marginals"
 
     def __post_init__(self) -> None:
-        one_of(("auto", *NOISES), noise=self.noise)
+        one_of(options_of(MarginalsNoise), noise=self.noise)
 
 
 SETTINGS: dict[str, type[Dirichlet | Marginals]] = {one.kind: one for one in (Dirichlet, Marginals)}
 """The mechanisms with settings, by the name that stands for their defaults."""
 
 
-def kind_of(mechanism: str | Dirichlet | Marginals) -> str:
+def kind_of(mechanism: MechanismName | Dirichlet | Marginals) -> str:
     """The name of a mechanism, with or without settings."""
     return mechanism.kind if isinstance(mechanism, Dirichlet | Marginals) else mechanism

@@ -109,7 +109,7 @@ class TableMechanism(Mechanism):
             raise ArgumentError(
                 f"mechanism={cls.kind!r} publishes the number of records, which is private here. Use "
                 "mechanism='geometric'. If the number is public and the adjacency replace-one, planning functions take "
-                "public_totals=True."
+                "public=['n_records']."
             )
 
     def refuse_inference(self) -> None:

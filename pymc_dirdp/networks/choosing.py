@@ -16,6 +16,7 @@ from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories
 from pymc_dirdp.counting.tables import count_between, count_families, refuse_absent
 from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.mechanisms.choices import QuantilesMechanism, TreeMechanism
 from pymc_dirdp.networks.builders import refuse_labels, refuse_names
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
@@ -40,7 +41,7 @@ def choose_structure(
     share: float = 0.25,
     root: str | None = None,
     counts: str | None = None,
-    adjacency: str = "replace-one",
+    adjacency: AdjacencyName = "replace-one",
     unit: str | None = None,
     contribution: int | None = None,
     random_seed: Seed = None,
@@ -215,7 +216,7 @@ def tree_within(
     guarantee: Guarantee,
     lengths: Sequence[int],
     *,
-    adjacency: str = "replace-one",
+    adjacency: AdjacencyName = "replace-one",
     contribution: int = 1,
     of_marginals: float = 0.3,
 ) -> TreeMechanism:
@@ -287,7 +288,7 @@ def choose_bins(
     n_bins: int,
     candidates: Sequence[float],
     ledger: "Ledger | None",
-    adjacency: str = "replace-one",
+    adjacency: AdjacencyName = "replace-one",
     unit: str | None = None,
     contribution: int | None = None,
     random_seed: Seed = None,

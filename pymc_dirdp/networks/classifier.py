@@ -24,6 +24,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.counting.columns import Categories, Frame, column_of, encode
 from pymc_dirdp.counting.engines import in_engine
 from pymc_dirdp.errors import ArgumentError, type_name
+from pymc_dirdp.literals import AdjacencyName, MechanismName
 from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.mechanisms.registry import Marginals
 from pymc_dirdp.networks.builders import Parents, Prior, bayesian_network, class_name, naive_bayes
@@ -151,9 +152,9 @@ class Classifier:
         prior: Prior = 1.0,
         unit: str | None = None,
         contribution: int | None = None,
-        adjacency: str = "replace-one",
+        adjacency: AdjacencyName = "replace-one",
         n_records: int | None = None,
-        mechanism: str | Marginals = "auto",
+        mechanism: MechanismName | Marginals = "auto",
         after: "PrivateChoice | list[PrivateChoice] | None" = None,
         ledger: Ledger | None = None,
         random_seed: Seed = None,
@@ -213,7 +214,7 @@ class Classifier:
 
         model = model_of(_made_up(own, people, categories=categories, adjacency=adjacency))
 
-        def planned_for(allowed: Guarantee, mechanism: str | Marginals) -> Plan:
+        def planned_for(allowed: Guarantee, mechanism: MechanismName | Marginals) -> Plan:
             return plan(
                 allowed,
                 model,

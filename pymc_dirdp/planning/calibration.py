@@ -12,6 +12,7 @@ from scipy.special import polygamma
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, integer, one_of, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.literals import DrawObjective, options_of
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.registry import STRATEGIES
 from pymc_dirdp.numerics.roots import largest_safe, last_safe, log_excess
@@ -163,7 +164,7 @@ def optimal_of_blocks(
 # Calibration of the Dirichlet mechanism for a guarantee, on the safe side of every root.
 
 
-OBJECTIVES = ("posterior", "estimate")
+OBJECTIVES = options_of(DrawObjective)
 
 
 def calibrate_dirichlet(

@@ -83,7 +83,7 @@ class Comparison(Tabular):
     Examples
     --------
     >>> from pymc_dirdp import PureDP, compare
-    >>> found = compare(PureDP(epsilon=1.0), prior=[1, 1], n_records=100, simulations=50, public_totals=True)
+    >>> found = compare(PureDP(epsilon=1.0), prior=[1, 1], n_records=100, simulations=50, public=["n_records"])
     >>> found.scores[-1].mechanism, found.scores[-1].pure
     ('Geometric, project', True)
     """
@@ -130,8 +130,8 @@ def compare(
     progressbar : bool, default True
         Whether to count the mechanisms in a bar, if they take over a second.
     **options
-        `adjacency`, `contribution`, `public_totals`, `min_count` and `released_draws`, as for
-        :func:`pymc_dirdp.calibrate`. Noise adds up to 0 where `public_totals` says that the number of records is
+        `adjacency`, `contribution`, `public`, `min_count` and `released_draws`, as for
+        :func:`pymc_dirdp.calibrate`. Noise adds up to 0 where `public=["n_records"]` says that the number of records is
         public.
 
     Returns

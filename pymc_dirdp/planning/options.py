@@ -1,10 +1,12 @@
 """Which mechanism, and for what it is set: options that all of planning takes, each with its one default."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypedDict
 
-from pymc_dirdp.checks import at_least, integer, one_of
+from pymc_dirdp.checks import at_least, integer, list_of_names, one_of
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.literals import AdjacencyName, DrawObjective, MechanismName, Objective
 from pymc_dirdp.mechanisms.registry import Dirichlet, Marginals, kind_of, kinds
 from pymc_dirdp.planning.calibration import OBJECTIVES
 from pymc_dirdp.privacy.people import Contribution, adjacency_named
@@ -54,9 +56,9 @@ class MechanismOptions:
         The public guarantee that every cell of every data set that could occur holds at least so many records.
     """
 
-    adjacency: str = "replace-one"
-    mechanism: str | Dirichlet | Marginals = "dirichlet"
-    objective: str = "posterior"
+    adjacency: AdjacencyName = "replace-one"
+    mechanism: MechanismName | Dirichlet | Marginals = "dirichlet"
+    objective: Objective = "posterior"
     released_draws: int = 1
     min_count: float = 0.0
 
@@ -90,18 +92,18 @@ class MechanismOptions:
 class DrawPlanning(TypedDict, total=False):
     """The names of :class:`TableOptions` but for the mechanism."""
 
-    adjacency: str
-    objective: str
+    adjacency: AdjacencyName
+    objective: DrawObjective
     released_draws: int
     min_count: float
     contribution: Contribution | int
-    public_totals: bool
+    public: Iterable[str] | bool
 
 
 class TablePlanning(DrawPlanning, total=False):
     """The names of :class:`TableOptions`, for functions that pass them on."""
 
-    mechanism: str | Dirichlet | Marginals
+    mechanism: MechanismName | Dirichlet | Marginals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,16 +114,24 @@ class TableOptions(MechanismOptions):
     ----------
     contribution : Contribution or int, default 1
         What one person can add to the table. An integer means so many records at most, anywhere in the table.
-    public_totals : bool, default False
-        Whether `n_records` is the public number of records of every data set that could occur, as it is for a plan
-        under replace-one. Noise may then add up to 0, and a table with one row of two categories loses less in a draw
-        (Theory, Theorem 14). It changes nothing under add-remove.
+    public : iterable of str or bool, default ()
+        Pass `["n_records"]` if `n_records` is the public number of records of every data set that could occur, as it is
+        for a plan under replace-one. Noise may then add up to 0, and a table with one row of two categories loses less
+        in a draw (Theory, Theorem 14). It changes nothing under add-remove.
     """
 
     contribution: Contribution | int = 1
-    public_totals: bool = False
+    public: Iterable[str] | bool = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.public, bool):
+            object.__setattr__(self, "public", list_of_names(public=self.public))
+            for name in self.public:
+                one_of(["n_records"], **{"name in public": name})
 
     @property
     def is_public(self) -> bool:
         """Whether the number of records is public: what is private by the adjacency is not made public by a word."""
-        return self.public_totals and adjacency_named(self.adjacency).records_are_public
+        public = self.public if isinstance(self.public, bool) else "n_records" in self.public
+        return public and adjacency_named(self.adjacency).records_are_public

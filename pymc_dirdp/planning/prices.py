@@ -15,6 +15,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, one_of, positive, positive_array
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.literals import ErrorOf, MechanismName, options_of
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -54,7 +55,7 @@ def calibrate(
         The model's own prior, positive.
     n_records : int, optional
         Number of records in all, which `mechanism="dirichlet"` and `"auto"` plan for: the public N under
-        replace-one, your guess under add-remove. It changes the guarantee only with `public_totals`.
+        replace-one, your guess under add-remove. It changes the guarantee only with `public=["n_records"]`.
     mechanism : str or settings, default "dirichlet"
         As in `plan(mechanism=...)`, such as ``dirdp.mechanisms.Dirichlet(strategy="temper")``; `"auto"` takes the one
         from which :func:`pymc_dirdp.estimate` errs least.
@@ -66,10 +67,10 @@ def calibrate(
         What one person can change.
     contribution : Contribution or int, default 1
         What one person can add to the table. An integer means so many records at most, anywhere in the table.
-    public_totals : bool, default False
-        Whether `n_records` is the public number of records of every data set that could occur, as it is for a plan
-        under replace-one. Noise may then add up to 0, and a table with one row of two categories loses less in a draw
-        (Theory, Theorem 14).
+    public : iterable of str or bool, default ()
+        Pass `["n_records"]` if `n_records` is the public number of records of every data set that could occur, as it is
+        for a plan under replace-one. Noise may then add up to 0, and a table with one row of two categories loses less
+        in a draw (Theory, Theorem 14).
     min_count : float, default 0.0
         The public guarantee that every cell of every data set that could occur holds at least so many records.
     released_draws : int, default 1
@@ -98,7 +99,7 @@ def calibrate(
     >>> guarantee = ApproxDP(epsilon=1, delta=1e-6)
     >>> calibrate(guarantee, prior=[1, 1, 1, 1], n_records=592).satisfies(guarantee)
     True
-    >>> calibrate(guarantee, prior=[1, 1, 1, 1], n_records=592, public_totals=True, mechanism="auto")
+    >>> calibrate(guarantee, prior=[1, 1, 1, 1], n_records=592, public=["n_records"], mechanism="auto")
     ZeroSumGeometricMechanism(...)
     """
     records = None if n_records is None else integer(0, n_records=n_records)
@@ -119,7 +120,7 @@ def expected_error(
     *,
     prior: ArrayLike,
     n_records: int,
-    of: str = "draw",
+    of: ErrorOf = "draw",
     **options: Unpack[TablePlanning],
 ) -> float:
     """The expected error at a guarantee, in nats, before any data are seen.
@@ -157,7 +158,7 @@ def expected_error(
     >>> guarantee = ApproxDP(epsilon=1.0, delta=1e-6)
     >>> round(expected_error(guarantee, prior=[1, 1, 1, 1], n_records=592, objective="estimate"), 4)
     0.0129
-    >>> noise = {"mechanism": "geometric", "of": "estimate", "public_totals": True}
+    >>> noise = {"mechanism": "geometric", "of": "estimate", "public": ["n_records"]}
     >>> round(expected_error(guarantee, prior=[1, 1, 1, 1], n_records=592, **noise), 4)
     0.0027
     """
@@ -171,7 +172,7 @@ def least_guarantee(
     *,
     prior: ArrayLike,
     n_records: int,
-    of: str = "draw",
+    of: ErrorOf = "draw",
     **options: Unpack[TablePlanning],
 ) -> Guarantee:
     """The tightest guarantee at which the expected error is at most `kl`.
@@ -230,7 +231,7 @@ def least_records(
     guarantee: Guarantee,
     *,
     prior: ArrayLike,
-    of: str = "draw",
+    of: ErrorOf = "draw",
     **options: Unpack[TablePlanning],
 ) -> int:
     """How many records it takes until the expected error at a guarantee is at most `kl`.
@@ -331,8 +332,8 @@ def privacy_utility(
     *,
     prior: ArrayLike,
     n_records: int,
-    mechanisms: Iterable[str | Dirichlet] = ("dirichlet", "gaussian", "geometric"),
-    of: str = "draw",
+    mechanisms: Iterable[MechanismName | Dirichlet] = ("dirichlet", "gaussian", "geometric"),
+    of: ErrorOf = "draw",
     **options: Unpack[TablePlanning],
 ) -> Frontier:
     """Expected errors of several mechanisms over a grid of guarantees.
@@ -380,7 +381,7 @@ def privacy_utility(
 def _expected_kl(prior: ArrayLike, n_records: int, of: str, chosen: TableOptions) -> Callable[[Guarantee], float]:
     """The expected error as a function of the guarantee; `inf` where it is not attainable."""
     parameters, n_records = positive_array(prior=prior), integer(1, n_records=n_records)
-    one_of(("draw", "estimate"), of=of)
+    one_of(options_of(ErrorOf), of=of)
 
     def error(guarantee: Guarantee) -> float:
         try:

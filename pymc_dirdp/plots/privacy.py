@@ -7,6 +7,7 @@ import numpy as np
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.literals import CurveName, options_of
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.papers.privacy import p1_theorem_1, p2_theorem_2
 from pymc_dirdp.planning.comparison import Comparison
@@ -40,7 +41,7 @@ _POINTS = 60
 
 
 @user_facing
-def plot_privacy(source: Any, *, curve: str = "delta", ax: Axes | None = None) -> Axes:
+def plot_privacy(source: Any, *, curve: CurveName = "delta", ax: Axes | None = None) -> Axes:
     """The exact privacy curve, with the published bound where there is one.
 
     Parameters
@@ -62,7 +63,7 @@ def plot_privacy(source: Any, *, curve: str = "delta", ax: Axes | None = None) -
     >>> import pymc_dirdp as dirdp
     >>> ax = plot_privacy(dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 0.5), curve="renyi")
     """
-    one_of(("delta", "renyi"), curve=curve)
+    one_of(options_of(CurveName), curve=curve)
     mechanism, whose = _curves(source)
     table = TableMechanism.of(mechanism)
     dirichlet = None if table is None or table.tempered is None else table
@@ -167,7 +168,7 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
     --------
     >>> import pymc_dirdp as dirdp
     >>> found = dirdp.compare(
-    ...     dirdp.PureDP(epsilon=1.0), prior=[1, 1], n_records=100, simulations=50, public_totals=True
+    ...     dirdp.PureDP(epsilon=1.0), prior=[1, 1], n_records=100, simulations=50, public=["n_records"]
     ... )
     >>> ax = plot_comparison(found, column="kl_draw")
     """

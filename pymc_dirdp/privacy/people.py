@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.numerics.roots import ceil_to_digits
 from pymc_dirdp.signatures import user_facing
 
@@ -39,7 +40,7 @@ class Adjacency:
     Theory, section 1; P1 section 3.1; P2 Theorem 1.
     """
 
-    name: str
+    name: AdjacencyName
     statement: str
     records_are_public: bool
     delta_2_squared: float
@@ -55,7 +56,7 @@ class Adjacency:
             )
 
 
-ADJACENCIES = {
+ADJACENCIES: dict[str, Adjacency] = {
     relation.name: relation
     for relation in (
         Adjacency(

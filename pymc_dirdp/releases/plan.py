@@ -16,6 +16,7 @@ import pymc as pm
 
 from pymc_dirdp.checks import MOST_RECORDS, integer, mapping_of_names, one_of, positive, refuse_unknown
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name, warn
+from pymc_dirdp.literals import AdjacencyName, MechanismName, NoiseName, Objective, SamplerName
 from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.registry import Dirichlet, Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
 class Sampling(TypedDict, total=False):
     """The options of a plan that :func:`pymc_dirdp.sample` takes, too."""
 
-    adjacency: str
-    mechanism: str | Dirichlet | Marginals
+    adjacency: AdjacencyName
+    mechanism: MechanismName | Dirichlet | Marginals
     n_records: int | Mapping[str, int] | None
     unit: Unit | None
     contribution: int | None
@@ -62,9 +63,9 @@ class Sampling(TypedDict, total=False):
 class Planning(Sampling, total=False):
     """The names of :class:`Options`, for functions that pass them on."""
 
-    objective: str
+    objective: Objective
     released_draws: int
-    sampler: str
+    sampler: SamplerName
     min_count: float
     weights: Mapping[str, float] | None
     after: PrivateChoice | Sequence[PrivateChoice] | None
@@ -82,8 +83,8 @@ class ModelPlanning(TypedDict, total=False):
     support: Mapping[str, Any] | None
     unit: Unit | None
     contribution: int | None
-    adjacency: str | None
-    mechanism: str
+    adjacency: AdjacencyName | None
+    mechanism: NoiseName
     weights: Mapping[str, float] | None
     disjoint: Iterable[Iterable[str]] | None
     max_cells: int
@@ -132,7 +133,7 @@ class Options(MechanismOptions):
     unit: Unit | None = None
     contribution: int | None = None
     public: Iterable[str] | bool = ()
-    sampler: str = "exact"
+    sampler: SamplerName = "exact"
     weights: Mapping[str, float] | None = None
     after: PrivateChoice | Sequence[PrivateChoice] | None = None
     disjoint: Iterable[Iterable[str]] | None = None

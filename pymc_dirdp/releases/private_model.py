@@ -12,6 +12,7 @@ import xarray as xr
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, LeftOutWarning, type_name, warn
+from pymc_dirdp.literals import AdjacencyName, NoiseName
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.privacy_unit import Unit
 from pymc_dirdp.models.tables import root_model
@@ -51,8 +52,8 @@ def private_model(
     support: Mapping[str, Any] | None = None,
     unit: Unit | None = None,
     contribution: int | None = None,
-    adjacency: str | None = None,
-    mechanism: str = "auto",
+    adjacency: AdjacencyName | None = None,
+    mechanism: NoiseName = "auto",
     disjoint: Iterable[Iterable[str]] | None = None,
     n_prior: float | Mapping[str, float] | None = None,
     random_seed: Seed = None,

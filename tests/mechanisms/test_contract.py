@@ -174,7 +174,7 @@ def public_row(alpha, r, n_records):
 
     def calibrated(target):
         return calibrate(
-            target, prior=alpha, mechanism=Dirichlet(strategy="temper"), n_records=n_records, public_totals=True
+            target, prior=alpha, mechanism=Dirichlet(strategy="temper"), n_records=n_records, public=["n_records"]
         )
 
     return replace(dirichlet(alpha, r, n_records=n_records), calibrated=calibrated, sizes=(n_records,))

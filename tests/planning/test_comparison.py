@@ -16,7 +16,7 @@ from pymc_dirdp.planning.comparison import compare, published_shares
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
-SIX = compare(TARGET, prior=np.ones(6), n_records=1283, simulations=600, public_totals=True)
+SIX = compare(TARGET, prior=np.ones(6), n_records=1283, simulations=600, public=["n_records"])
 
 
 def row(comparison, name):
@@ -55,7 +55,7 @@ def test_exact_accounting_beats_algorithm_1():
 
 
 def test_who_cannot_keep_a_guarantee_is_named():
-    pure = compare(dirdp.PureDP(epsilon=1.0), prior=np.ones(3), n_records=50, simulations=20, public_totals=True)
+    pure = compare(dirdp.PureDP(epsilon=1.0), prior=np.ones(3), n_records=50, simulations=20, public=["n_records"])
     assert "Dirichlet, algorithm-1" in pure.unattainable
     assert "Gaussian, clip" in pure.unattainable
     assert {score.mechanism.split(",")[0] for score in pure.scores} == {"Geometric"}
@@ -112,18 +112,18 @@ def test_where_noise_leaves_no_record_all_categories_are_equally_frequent():
 
 # Questions that differ in every option: each is asked of all functions that answer it.
 QUESTIONS = [
-    ({"prior": [1.626, 0.453], "n_records": 200, "public_totals": True}, "ApproxDP"),
+    ({"prior": [1.626, 0.453], "n_records": 200, "public": ["n_records"]}, "ApproxDP"),
     ({"prior": [1.626, 0.453], "n_records": 200}, "ApproxDP"),
     pytest.param(
         {"prior": np.ones((3, 2)), "n_records": 90, "adjacency": "add-remove"}, "RenyiDP", marks=pytest.mark.slow
     ),
     pytest.param(
-        {"prior": np.ones(4), "n_records": 592, "contribution": 2, "public_totals": True, "released_draws": 3},
+        {"prior": np.ones(4), "n_records": 592, "contribution": 2, "public": ["n_records"], "released_draws": 3},
         "RenyiDP",
         marks=pytest.mark.slow,
     ),
     pytest.param(
-        {"prior": np.full(3, 0.5), "n_records": 300, "min_count": 4.0, "public_totals": True},
+        {"prior": np.full(3, 0.5), "n_records": 300, "min_count": 4.0, "public": ["n_records"]},
         "TruncatedCDP",
         marks=pytest.mark.slow,
     ),
@@ -161,7 +161,7 @@ def test_every_function_answers_the_same_question_alike(question, kind):
     planned = {
         key: question[key] for key in ("adjacency", "contribution", "released_draws", "min_count") if key in question
     }
-    public = question.get("public_totals", False)
+    public = "public" in question
     if question.get("adjacency") == "add-remove":
         planned["n_records"] = question["n_records"]
     for name, asked in ROWS.items():

@@ -255,7 +255,7 @@ def ratio_of_errors(adjacency, public, sizes, d, kind, releases=50):
         mechanism=kind,
         adjacency=adjacency,
         contribution=Contribution(1, axes),
-        public_totals=adjacency == "replace-one",
+        public=["n_records"] if adjacency == "replace-one" else (),
     )
     known = adjacency == "replace-one"
     expected = estimate_error(mechanism, prior, n, public=known, totals=sizes if public else ()).share

@@ -35,7 +35,7 @@ def test_a_strategy_that_drops_the_prior_is_scored_without_it(strategy, objectiv
     """Oracle: the closed form with the mechanism's own parameters, for each record count by hand."""
     prior, n, guarantee = np.array([0.5, 3.0]), 12, dirdp.RenyiDP(order=3, epsilon=0.5)
     # Under replace-one the number of records is public, and two categories lose less.
-    known = {"n_records": n, "public_totals": True}
+    known = {"n_records": n, "public": ["n_records"]}
     made = dirdp.calibrate(guarantee, prior=prior, **known, mechanism=Dirichlet(strategy=strategy), objective=objective)
     first = np.arange(n + 1)
     counts = np.stack([first, n - first], axis=-1)
@@ -50,7 +50,7 @@ def test_a_strategy_that_drops_the_prior_is_scored_without_it(strategy, objectiv
     assert expected_error(guarantee, **options) == pytest.approx(by_hand, rel=1e-9)
 
 
-@pytest.mark.parametrize("public", [{}, {"public_totals": True}, {"public_totals": False}])
+@pytest.mark.parametrize("public", [{}, {"public": ["n_records"]}, {"public": []}])
 def test_an_error_is_that_of_what_calibrate_finds_with_the_same_words(public):
     """A number of records that is not said to be public is not taken for public, and not under add-remove."""
     guarantee, table = (
@@ -97,7 +97,7 @@ def test_the_least_guarantee_reaches_the_target_and_a_tighter_one_does_not(like,
 @pytest.mark.slow
 def test_the_error_of_an_estimate_is_what_a_plan_looks_at():
     guarantee = LIKE[0]
-    options = {**TABLE, "of": "estimate", "public_totals": True}
+    options = {**TABLE, "of": "estimate", "public": ["n_records"]}
     errors = {kind: expected_error(guarantee, **options, mechanism=kind) for kind in ("dirichlet", "geometric")}
     mechanism = dirdp.mechanisms.ZeroSumGeometricMechanism.for_guarantee(guarantee, prior=np.ones(4))
     # Another simulation, table by table, with the engine of `estimate`.

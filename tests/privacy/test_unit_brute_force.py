@@ -384,7 +384,7 @@ def test_a_row_of_public_size_without_a_record_that_may_move(n_records, min_coun
         n_records=n_records,
         min_count=min_count,
         mechanism=Dirichlet(strategy="temper"),
-        public_totals=True,
+        public=["n_records"],
     )
     assert calibrated.n_records is None
     assert calibrated.satisfies(guarantee)

@@ -1,0 +1,30 @@
+"""The string options of public functions: each has one type here, from which its check takes the same strings."""
+
+from typing import Literal, TypeAliasType, get_args
+
+type AdjacencyName = Literal["replace-one", "add-remove"]
+type MechanismName = Literal["dirichlet", "gaussian", "geometric", "joint", "marginals", "auto"]
+type NoiseName = Literal["auto", "geometric", "gaussian", "joint"]
+"""Mechanisms of a model of any discrete data."""
+type MarginalsNoise = Literal["auto", "gaussian", "geometric"]
+type MeasureName = Literal["levels", "families", "variables"]
+type Strategy = Literal["optimal", "temper", "inflate", "algorithm-1"]
+type Objective = Literal["posterior", "estimate", "prediction"]
+type DrawObjective = Literal["posterior", "estimate"]
+type SamplerName = Literal["exact", "fast"]
+type ErrorOf = Literal["draw", "estimate"]
+"""What an expected error is of."""
+type BanditMechanism = Literal["geometric", "counts"]
+type Schedule = Literal["batches", "every-round"]
+type CurveName = Literal["delta", "renyi"]
+
+
+def options_of(alias: TypeAliasType) -> tuple[str, ...]:
+    """The strings that a type allows.
+
+    Examples
+    --------
+    >>> options_of(SamplerName)
+    ('exact', 'fast')
+    """
+    return get_args(alias.__value__)
