@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "experiments"))
 def show(name: str) -> None:
     """Draw the picture of an experiment from its table, and put it on the page.
 
-    A page shows figures by itself only while Matplotlib is interactive, and the end of a context takes that back. A
-    notebook would lay each figure out twice, to cut its borders off.
+    A page shows figures by itself only while Matplotlib is interactive, and the end of a context takes that back, so
+    it is set again for the cells that follow. A notebook would lay each figure out twice, to cut its borders off.
     """
     import common
 
@@ -34,6 +34,7 @@ def show(name: str) -> None:
         figure.savefig(file, format="png")
     plt.close(figure)
     display(Image(file.getvalue()))
+    plt.ion()
 
 
 def table() -> str:
