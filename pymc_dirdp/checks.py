@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, DataError, KeywordError, missing_values, shown, type_name
 
-MOST_RECORDS = 2**53
+MAX_RECORDS = 2**53
 """Above it a double no longer holds every integer, and the sums that follow would be rounded."""
 
 
@@ -175,7 +175,7 @@ def checked_counts(
             "Some counts are not integers. Pass unweighted counts of records; survey weights belong to the released "
             "shares."
         )
-    if most > MOST_RECORDS:
+    if most > MAX_RECORDS:
         raise DataError("Some counts are above 2**53, so a double cannot represent them exactly.")
     if min_count and np.any(array < min_count):
         raise DataError(

@@ -1,4 +1,4 @@
-"""What a ledger says: its header and its entries, each of which is a line of text, and the receipt of an entry."""
+"""The content of a ledger: its header and its entries, each a line of text, and the receipt of an entry."""
 
 import hashlib
 import json
@@ -16,41 +16,41 @@ from pymc_dirdp.privacy.people import adjacency_named, apart, bounded_by, filled
 from pymc_dirdp.texts.codec import facts_of, value_of
 
 # The errors that reading a damaged text can raise.
-NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+PARSE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class JsonLine:
-    """A dataclass that is written as one line of JSON. What is read is checked as what is made, by the class itself."""
+    """A dataclass that is written as one line of JSON. The class validates what is read, too."""
 
     @cached_property
     def text(self) -> str:
-        """The only text that is read as this."""
+        """The only text that is parsed to this value."""
         return json.dumps(facts_of(self), ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """What a text says; one of the errors `NONSENSE` if nothing is written as this text."""
+        """Parse a text; one of `PARSE_ERRORS` if no value is written as this text."""
         line = value_of(cls, json.loads(text))
         if line.text != text:
-            raise ValueError("The text is not the one that is written of its facts.")
+            raise ValueError("The text differs from the one that is written for these values.")
         return line
 
 
 type Row = tuple[int, str, str]
-"""A line of the chain as a file holds it: its number, its text and its hash. That of the header has the number 0."""
+"""A line of the chain in a file: its number, its text and its hash. The header has the number 0."""
 
 
-def following(before: str, number: int, text: str) -> Row:
+def next_row(previous_hash: str, number: int, text: str) -> Row:
     """The row of a text that follows a hash; its own hash is SHA-256, in hexadecimal."""
-    return number, text, hashlib.sha256(json.dumps([before, text]).encode()).hexdigest()
+    return number, text, hashlib.sha256(json.dumps([previous_hash, text]).encode()).hexdigest()
 
 
 @final
 @dataclass(frozen=True)
 class Header(JsonLine):
-    """What a ledger is for; it never changes. The fields are the parameters of :class:`Ledger`.
+    """The purpose of a ledger, which never changes. The fields are the parameters of :class:`Ledger`.
 
-    The `identity` is a random text that was made with a ledger; None stands for any.
+    The `identity` is a random text that was created with a ledger; None matches any ledger.
     """
 
     limit: Guarantee
@@ -76,7 +76,7 @@ class Header(JsonLine):
 @final
 @dataclass(frozen=True)
 class Entry(JsonLine):
-    """One release that was recorded, or a reservation for one. What is None or empty was not stated.
+    """A recorded release, or a reservation for one. An attribute that is None or empty was not stated.
 
     Attributes
     ----------
@@ -89,23 +89,23 @@ class Entry(JsonLine):
     guarantee : Guarantee
         What was guaranteed.
     cost : mapping of str to float
-        The numbers that are added up, in nats or as probabilities.
+        The numbers that the ledger sums, in nats or as probabilities.
     composition_rule : str or None
-        How its cost was added to the others; None where the tightest rule is chosen again each time.
+        The composition rule of the ledger; None where the tightest rule is chosen again each time.
     unit : str or None
-        Whom the guarantee is about, such as "record" or "person".
+        The unit of privacy, such as "record" or "person".
     contribution : int or str or None
-        How many records of a unit are in one table at most, or a text that says it table by table.
+        The maximum number of records of a unit in one table, or a text that states it table by table.
     min_count : float or None
-        The number of records that every cell is assumed to hold.
+        The number of records that every cell is assumed to contain.
     groups : tuple of tuple of str
         The tables of each group, where no unit feeds two groups.
     digest : str or None
         A fingerprint of the plan.
     reserved : bool
-        Whether nothing was released yet, and the cost is reserved for a later release.
+        Whether this is a reservation: its cost is reserved for a later release.
     uses : int or None
-        The number of the reservation whose cost this release gave back when its own was added.
+        The number of the reservation that this release used, and whose cost it replaced.
     """
 
     number: int
@@ -123,11 +123,11 @@ class Entry(JsonLine):
     uses: int | None = None
 
     def __post_init__(self) -> None:
-        # A sum with a cost that is no number could be anything.
+        # A NaN would make every sum undefined.
         if not self.cost or not all(cost >= 0 and math.isfinite(cost) for cost in self.cost.values()):
-            raise ArgumentError("The mechanism has a loss that is no number, or is below 0, so it cannot be recorded.")
+            raise ArgumentError("The mechanism has a loss that is not finite, or is below 0, so it cannot be recorded.")
         if self.reserved and self.uses is not None:
-            raise ArgumentError("A reservation uses no other: leave using() out.")
+            raise ArgumentError("A reservation cannot use another one: leave using() out.")
         if isinstance(self.groups, str):
             raise ArgumentError("Expected groups to be a sequence of groups of names, got a str.")
         groups = tuple(tuple(one_line(groups=name) for name in group) for group in self.groups)
@@ -143,7 +143,7 @@ class Entry(JsonLine):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What has to be true for the guarantee to hold, in words."""
+        """The assumptions of the guarantee, in words."""
         sentences, label = [], self.unit or "record"
         if self.min_count:
             sentences.append(filled(self.min_count))
@@ -159,12 +159,12 @@ class Entry(JsonLine):
 @final
 @dataclass(frozen=True)
 class Receipt:
-    """That a ledger has charged something: which entry of which ledger. It is public.
+    """A public proof that a ledger charged a release: which entry of which ledger.
 
     Attributes
     ----------
     ledger : str
-        The random text that was made with the ledger.
+        The random text that was created with the ledger.
     number : int
         The number of the entry.
     hash : str
@@ -176,11 +176,11 @@ class Receipt:
     hash: str
 
     def __post_init__(self) -> None:
-        proper = re.fullmatch("[0-9a-f]{32}", self.ledger) and re.fullmatch("[0-9a-f]{64}", self.hash)
-        if not proper or self.number < 1:
+        is_valid = re.fullmatch("[0-9a-f]{32}", self.ledger) and re.fullmatch("[0-9a-f]{64}", self.hash)
+        if not is_valid or self.number < 1:
             raise ArgumentError("Expected the identity of a ledger, the number of an entry and its hash.")
 
     @property
     def head(self) -> str:
-        """What the head of the ledger was when it had been charged: its number and its hash."""
+        """The head of the ledger just after the charge: its number and its hash."""
         return f"{self.number}:{self.hash}"

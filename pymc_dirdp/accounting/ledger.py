@@ -24,27 +24,27 @@ from pymc_dirdp.signatures import user_facing
 @user_facing
 @final
 class Ledger(Tabular):
-    """A limit, and all that was released under it.
+    """A privacy budget, and all releases under it.
 
-    A ledger with a path is an SQLite file. It can be used by many processes at once, and survives their death: an entry
-    is on the disk before :meth:`spend` returns, so before anything is drawn. It holds public numbers only. A ledger in
-    memory belongs to the process that made it, and refuses to be copied or used after a fork.
+    A ledger with a path is an SQLite file. Many processes can use it at once, and it survives their crashes: an entry
+    is on the disk before :meth:`spend` returns, so before anything is drawn. It contains public numbers only. A ledger
+    in memory belongs to the process that created it, and cannot be copied or used after a fork.
 
     Parameters
     ----------
     limit : ApproxDP, RenyiDP, TruncatedCDP, ZeroCDP or PureDP
-        What all releases together guarantee the same people.
+        The guarantee that all releases about the same people must satisfy together.
     path : path-like, optional
-        The path of the file, which is made if there is none. A relative path is resolved now, not when it is used.
-        Without it the ledger lives in memory.
+        The path of the file, which is created if it does not exist. A relative path is resolved now, not when it is
+        used. By default the ledger is in memory.
     adaptive : bool, default True
-        Whether a release may be chosen after seeing earlier ones. False states that all of them were fixed in advance;
-        then the tightest of all ways of adding up is used.
+        Whether a release may be chosen after seeing earlier ones. False states that all of them were fixed in advance.
+        Then the tightest composition rule is used.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one unit can change. Guarantees for different relations do not add up.
+        The neighbouring relation. Guarantees under different relations do not compose.
     unit : str, optional
-        Whom the guarantees are about, such as "person". Guarantees about different units do not add up. Without it the
-        first release decides.
+        The unit of privacy, such as "person". Guarantees about different units do not compose. By default the first
+        release decides.
 
     Raises
     ------
@@ -53,19 +53,19 @@ class Ledger(Tabular):
 
     Notes
     -----
-    Under an ApproxDP limit there are two ways of adding up that hold for adaptive choices: epsilons and deltas, or
-    Rényi divergences at one order that the limit decides. The rule under which the first release costs less is fixed
-    then. To choose the better of the two in the end, after seeing what was released, is not known to be valid.
+    Under an ApproxDP limit two composition rules are valid for adaptive choices: sums of epsilons and deltas, and sums
+    of Rényi divergences at one order, which the limit determines. The first release fixes the rule under which it costs
+    less. Choosing the better rule afterwards, from what was released, is not known to be valid.
 
-    To record a release takes the same time after 10 and after 10,000 others. To open, print or verify a ledger takes
-    time for each entry. With `adaptive=False` the text and :attr:`left` show the tightest of all rules, and a release
-    is tried by the optimal composition once neither sums nor divergences at one order stay within the limit. That takes
-    a second or two for 1,000 different epsilons. Above that number each is rounded up by at most 0.1 %, so 10,000 take
-    about ten seconds. A balance is computed once for the same entries.
+    Recording a release takes the same time after 10 and after 10,000 others. The time to open, print or verify a ledger
+    grows with the number of entries. With `adaptive=False` the text and :attr:`left` show the tightest of all rules,
+    and the optimal composition is computed once neither sums nor divergences at one order stay within the limit. That
+    takes a second or two for 1,000 different epsilons. Above that number each is rounded up by at most 0.1 %, so 10,000
+    take about ten seconds. A balance is computed once for the same entries.
 
-    Entries are chained by hashes (see :meth:`verify`). Anyone who can write to the file can write all of it again, or
-    put an older copy in its place; only a :attr:`head` that was noted elsewhere, or a ledger that was open meanwhile,
-    notices that.
+    Entries are chained by hashes (see :meth:`verify`). Anyone who can write to the file can rewrite all of it, or
+    replace it by an older copy. Only a :attr:`head` that was noted elsewhere, or a ledger that was open meanwhile,
+    reveals that.
 
     References
     ----------
@@ -96,7 +96,7 @@ class Ledger(Tabular):
 
     @property
     def limit(self) -> Guarantee:
-        """What all releases together guarantee."""
+        """The guarantee that all releases together must satisfy."""
         return self._store.header.limit
 
     @property
@@ -111,41 +111,41 @@ class Ledger(Tabular):
 
     @property
     def adjacency(self) -> str:
-        """What one unit can change."""
+        """The neighbouring relation."""
         return self._store.header.adjacency
 
     @property
     def unit(self) -> str | None:
-        """Whom the guarantees are about; None while nobody has said it."""
+        """The unit of privacy; None until it is stated."""
         return self._store.balance.unit
 
     @property
     def composition_rule(self) -> str | None:
-        """How releases are added up; None while several ways are open, before the first release."""
+        """The composition rule; None before the first release, if several are possible."""
         return self._store.balance.rule
 
     @property
     def guarantee(self) -> Guarantee:
-        """What all entries keep together.
+        """The guarantee that all entries satisfy together.
 
-        The limit, which also holds for releases that were chosen after seeing others; or less, where that is proved:
-        the sum of pure guarantees, or what fixed releases (`adaptive=False`) add up to. See
+        This is the limit, which also holds for releases that were chosen after seeing others. It is less where that is
+        proved: the sum of pure guarantees, or the composition of fixed releases (`adaptive=False`). See
         :func:`pymc_dirdp.statement`.
         """
-        return self._store.balance.together
+        return self._store.balance.joint_guarantee
 
     @property
     def head(self) -> str:
-        """The number and the hash of the last entry: a text to be noted elsewhere, for :meth:`verify`."""
+        """The number and the hash of the last entry. Note this text elsewhere, for :meth:`verify`."""
         return self._store.balance.head
 
     def entries(self) -> tuple[Entry, ...]:
         """All releases and reservations that were recorded, in order."""
-        return self._store.verified()[1]
+        return self._store.verify()[1]
 
     @user_facing
     def receipt(self, entry: Entry) -> Receipt:
-        """That this ledger holds an entry, for :meth:`holds`."""
+        """A receipt for an entry of this ledger, for :meth:`holds`."""
         receipt = self._store.receipt(entry.number)
         if receipt is None:
             raise ArgumentError(f"There is no entry {entry.number} in this ledger.")
@@ -153,12 +153,12 @@ class Ledger(Tabular):
 
     @user_facing
     def issued(self, receipt: Receipt) -> bool:
-        """Whether a receipt is one of this ledger, and its entry is there."""
+        """Whether this ledger issued a receipt, and still has its entry."""
         return receipt == self._store.receipt(receipt.number)
 
     @user_facing
     def holds(self, receipt: Receipt, digest: str) -> bool:
-        """Whether a receipt is one of this ledger, for an entry that states this digest."""
+        """Whether this ledger issued a receipt for an entry with this digest."""
         stated = {entry.number: entry.digest for entry in self.entries()}
         return stated.get(receipt.number) == digest and self.issued(receipt)
 
@@ -172,36 +172,36 @@ class Ledger(Tabular):
         """
         # SQLite has numbers of 18 digits, and no ledger has more entries.
         if head is not None and not (isinstance(head, str) and re.fullmatch("[0-9]{1,18}:[0-9a-f]{64}", head)):
-            raise ArgumentError("Expected head to be a text such as ledger.head gives: a number, a colon and a hash.")
-        self._store.verified(head)
+            raise ArgumentError("Expected head to be a text like that of ledger.head: a number, a colon and a hash.")
+        self._store.verify(head)
         return self.head
 
     @property
     def spent(self) -> dict[str, float]:
-        """What has been spent or is reserved, by the names of what is added up."""
+        """The amounts that are spent or reserved, by the names of the sums."""
         return {amount.label: float(amount.spent) for amount in self._store.balance.amounts}
 
     @property
     def left(self) -> dict[str, float]:
-        """What is left, by the names of what is added up."""
+        """The remaining amounts, by the names of the sums."""
         return {amount.label: float(amount.left) for amount in self._store.balance.amounts}
 
     @user_facing
     def remaining(self, delta: float | None = None) -> Guarantee | None:
-        """The largest guarantee that one more release could have, in the words of the limit, to three digits.
+        """The largest guarantee that one more release could have, in the definition of the limit, to three digits.
 
         A release whose mechanism is known costs no more than its guarantee, and often less.
 
         Parameters
         ----------
         delta : float, optional
-            Of an :class:`~pymc_dirdp.ApproxDP`, which this then is. By default the guarantee is of the limit's own
-            kind, and for a limit that is an `ApproxDP` a tenth of its delta is taken.
+            The delta of the result, which then is an :class:`~pymc_dirdp.ApproxDP`. By default the result has the type
+            of the limit; if that is an `ApproxDP`, its delta is a tenth of the limit's.
 
         Returns
         -------
         guarantee : Guarantee or None
-            None if nothing is left for such a release.
+            None if no budget is left for such a release.
 
         Examples
         --------
@@ -237,21 +237,22 @@ class Ledger(Tabular):
         Parameters
         ----------
         guarantee : Guarantee
-            What the release guarantees.
+            The guarantee of the release.
         what : str
             A short public text that says what is released, in one line.
         mechanism : PrivacyCurves, optional
-            The curves of the release, which cost less than what the guarantee implies. They have to keep the guarantee.
+            The privacy curves of the release, which cost less than the guarantee implies. They have to satisfy the
+            guarantee.
         adjacency : str, optional
             The adjacency of the release, which has to be the ledger's.
         unit : str, optional
-            Whom the guarantee is about. Without it, the ledger's unit.
+            The unit of privacy. By default the ledger's unit.
         contribution : int or str, optional
-            How many records of a unit are in one table at most, or a text that says it table by table.
+            The maximum number of records of a unit in one table, or a text that states it table by table.
         min_count : float, optional
-            The number of records that every cell is assumed to hold.
+            The number of records that every cell is assumed to contain.
         groups : iterable of iterables of str, optional
-            The tables of each group, where no unit feeds two groups.
+            Groups of tables, if no unit has records in two groups.
         digest : str, optional
             A fingerprint of the plan.
 
@@ -263,21 +264,21 @@ class Ledger(Tabular):
         Raises
         ------
         BudgetError
-            If the release does not fit; it says what is spent, requested and left. Nothing was recorded.
+            If the release does not fit. The error says what is spent, requested and left. Nothing was recorded.
         LedgerError
             If the file cannot be written, or is not what was written to it. Release nothing then.
         ArgumentError
-            If the guarantee says nothing about what the limit adds up, the mechanism does not keep it, it is about
-            another unit, there is no such reservation, or a text has characters that cannot be seen.
+            If the guarantee implies no cost under the limit, the mechanism does not satisfy it, it is about another
+            unit, there is no such reservation, or a text has characters that cannot be seen.
 
         Notes
         -----
-        All releases together keep the limit if the assumptions of each of them hold: those of `contribution`,
+        All releases together satisfy the limit if the assumptions of each of them hold: those of `contribution`,
         `min_count` and `groups`. The ledger's text lists them.
         """
         facts = {"contribution": contribution, "min_count": min_count, "groups": groups or (), "digest": digest}
-        asked = self._asked(what, guarantee, mechanism, unit=unit, uses=self._uses, **facts)
-        (entry,) = self._recorded([asked], adjacency)
+        request = self._new_entry(what, guarantee, mechanism, unit=unit, uses=self._uses, **facts)
+        (entry,) = self._record([request], adjacency)
         return entry
 
     @user_facing
@@ -291,18 +292,18 @@ class Ledger(Tabular):
         adjacency: str | None = None,
         unit: str | None = None,
     ) -> tuple[Entry, ...]:
-        """Keep a part of the limit for releases that will come.
+        """Reserve a part of the limit for later releases.
 
         Parameters
         ----------
         guarantee : Guarantee or sequence of Guarantee
-            What each of them will guarantee; or one for each release, all of which are reserved or none.
+            The guarantee of each release. In a sequence, one for each release; all of them are reserved or none.
         what : str
             A short public text that says what will be released, in one line.
         times : int, default 1
-            How many releases with each guarantee; each has a reservation of its own.
+            The number of releases with each guarantee. Each has its own reservation.
         mechanism : PrivacyCurves, optional
-            The curves that each of them will have, such as `plan.composition`: they cost less than the guarantee.
+            The privacy curves of each release, such as `plan.composition`: they cost less than the guarantee.
         adjacency, unit : str, optional
             As in :meth:`spend`; the unit is needed where the reservation is the first entry of a ledger without one.
 
@@ -320,10 +321,9 @@ class Ledger(Tabular):
 
         Notes
         -----
-        A reservation counts as spent until a release uses it. Then the limit holds what the release costs in its place,
-        so what the release leaves of it can be spent again. A release that costs more than was reserved is admitted if
-        the rest of the limit is enough for it. A reservation that is never used is not given back; another release may
-        use it.
+        A reservation counts as spent until a release uses it. Then the cost of the release replaces that of the
+        reservation, so the rest can be spent again. A release that costs more than was reserved is admitted if the
+        remaining budget is enough for it. A reservation that is never used is not freed; another release may use it.
 
         Examples
         --------
@@ -338,8 +338,8 @@ class Ledger(Tabular):
         {'epsilon': 0.2}
         """
         guarantees = [guarantee] if isinstance(guarantee, Guarantee) else list(guarantee)
-        asked = [self._asked(what, asked_for, mechanism, unit=unit, reserved=True) for asked_for in guarantees]
-        return self._recorded(asked * integer(1, times=times), adjacency)
+        requests = [self._new_entry(what, item, mechanism, unit=unit, reserved=True) for item in guarantees]
+        return self._record(requests * integer(1, times=times), adjacency)
 
     @user_facing
     def using(self, reservation: int) -> "Ledger":
@@ -348,27 +348,29 @@ class Ledger(Tabular):
         Parameters
         ----------
         reservation : int
-            The number of an entry that :meth:`reserve` made. Its cost is given back when that of the release is added,
-            in one step, and it cannot be used again.
+            The number of an entry of :meth:`reserve`. The cost of the release replaces its cost, in one step, and it
+            cannot be used again.
 
         Returns
         -------
         ledger : Ledger
-            Pass it wherever a ledger is asked for. A second release through it is refused.
+            Pass it wherever a ledger is expected. A second release through it is refused.
         """
         view = object.__new__(Ledger)
         view._store, view._uses = self._store, integer(1, reservation=reservation)
         return view
 
-    def _asked(self, what: str, guarantee: Guarantee, mechanism: PrivacyCurves | None = None, **facts: Any) -> Entry:
-        """An entry for a release or a reservation, which no ledger holds yet."""
+    def _new_entry(
+        self, what: str, guarantee: Guarantee, mechanism: PrivacyCurves | None = None, **facts: Any
+    ) -> Entry:
+        """An entry for a release or a reservation that is not recorded yet."""
         guarantee = Guarantee.checked(guarantee=guarantee)
         if mechanism is not None and not mechanism.satisfies(guarantee):
-            raise ArgumentError(f"The mechanism does not keep {guarantee}, so it cannot be recorded as that.")
+            raise ArgumentError(f"The mechanism does not satisfy {guarantee}, so it cannot be recorded as that.")
         cost = cost_of(self.limit, guarantee, mechanism, adaptive=self.adaptive)
         return Entry(0, _now(), what, guarantee, cost, **facts)
 
-    def _recorded(self, asked: Sequence[Entry], adjacency: str | None) -> tuple[Entry, ...]:
+    def _record(self, requests: Sequence[Entry], adjacency: str | None) -> tuple[Entry, ...]:
         """The entries of some releases or reservations, which are durable once this returns."""
         if adjacency not in (None, self.adjacency):
             raise ArgumentError(
@@ -376,18 +378,18 @@ class Ledger(Tabular):
                 "do not add up. Keep a ledger for each."
             )
         try:
-            return self._store.record(lambda balance: balance.admitted(asked, _now()))
+            return self._store.record(lambda balance: balance.admit(requests, _now()))
         except BudgetError as error:
-            # Here, because a search takes long and nobody else could write to the file meanwhile.
+            # Outside of the transaction, because the search is slow and would block other writers.
             balance = self._store.balance
-            for like in (asked[-1].guarantee, self.limit):
-                if most := balance.largest_admitted(like):
-                    way_out = f"{most} would fit, with any mechanism. Or stop releasing data about these people."
+            for template in (requests[-1].guarantee, self.limit):
+                if largest := balance.largest_admitted(template):
+                    way_out = f"{largest} would fit, with any mechanism. Or stop releasing data about these people."
                     break
             else:
                 way_out = "Nothing is left: stop releasing data about these people."
-            together = " and ".join(dict.fromkeys(str(entry.guarantee) for entry in asked))
-            raise BudgetError(f"{together} does not fit, so nothing was recorded. {way_out} {error}") from None
+            guarantees = " and ".join(dict.fromkeys(str(entry.guarantee) for entry in requests))
+            raise BudgetError(f"{guarantees} does not fit, so nothing was recorded. {way_out} {error}") from None
 
     def __repr__(self) -> str:
         header = self._store.header
@@ -403,24 +405,24 @@ class Ledger(Tabular):
 
     @override
     def _parts(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
-        balance, entries = self._store.verified()
+        balance, entries = self._store.verify()
         rows = [
             {column: getattr(entry, column) for column in self._columns} | {"what": entry.what + use_of(entry, balance)}
             for entry in entries
         ]
-        shown = selected(lines_of(balance, entries), ("Budget", "Guarantee"), 1, 2)
-        return [title_of(balance)], rows, list(map(": ".join, shown))
+        lines = selected(lines_of(balance, entries), ("Budget", "Guarantee"), 1, 2)
+        return [title_of(balance)], rows, list(map(": ".join, lines))
 
     def _facts(self) -> tuple[str, Facts]:
         """The title and all lines about a ledger; for a report."""
-        balance, entries = self._store.verified()
+        balance, entries = self._store.verify()
         return title_of(balance), lines_of(balance, entries)
 
     def _statement(self) -> tuple[Deployment, Facts]:
-        """What all releases of the ledger state together, and all lines; for a statement."""
-        balance, entries = self._store.verified()
-        stated = deployment_of(balance, entries)
-        return stated, lines_of(balance, entries, stated)
+        """The joint statement of all releases, and all lines; for a statement."""
+        balance, entries = self._store.verify()
+        deployment = deployment_of(balance, entries)
+        return deployment, lines_of(balance, entries, deployment)
 
     def __getstate__(self) -> dict[str, Any]:
         if self.path is None:

@@ -30,7 +30,7 @@ from pymc_dirdp.bandits.beliefs import CELLS, Belief, Grid, GridBelief
 from pymc_dirdp.sampling.discrete_noise import compiled
 
 
-def believed(
+def infer_shares(
     prior: tuple[float, ...],
     mechanism: BatchMechanism,
     batches: tuple[tuple[int, Any], ...],

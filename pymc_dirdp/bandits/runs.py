@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_dirdp.bandits.batch_release import BatchCounts, BatchMechanism, Output, coin
 from pymc_dirdp.bandits.beliefs import GridBelief, expected_losses
-from pymc_dirdp.bandits.categories import believed
+from pymc_dirdp.bandits.categories import infer_shares
 from pymc_dirdp.bandits.design import Design, EveryRound
 from pymc_dirdp.bandits.settings import Settings, Worth
 from pymc_dirdp.bandits.store import OpenBatch, State, StateFile
@@ -106,7 +106,7 @@ class BatchRun:
     def _belief(self, place: int) -> GridBelief:
         if place not in self._beliefs:
             batches = tuple(self.state.released[place])
-            self._beliefs[place] = believed(self.design.prior, self.design.mechanism, batches)
+            self._beliefs[place] = infer_shares(self.design.prior, self.design.mechanism, batches)
         return self._beliefs[place]
 
     def settle(self, settings: Settings[Design]) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.bandits.batch_release import BatchCounts, Output
 from pymc_dirdp.bandits.beliefs import CELLS, Grid, best_probabilities
-from pymc_dirdp.bandits.categories import ShareBelief, believed
+from pymc_dirdp.bandits.categories import ShareBelief, infer_shares
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.settings import Worth
 from pymc_dirdp.bandits.thompson import ThompsonSampler
@@ -312,7 +312,7 @@ class _Runs:
         self._finished = np.zeros((n_runs, arms), dtype=np.int64)
         self._sizes = np.full((n_runs, arms), self.design.next_size(0), dtype=np.int64)
         self._released: dict[tuple[int, int], tuple[tuple[int, Output], ...]] = {}
-        prior = believed(self.design.prior, self.design.mechanism, (), simulation._grid).weights
+        prior = infer_shares(self.design.prior, self.design.mechanism, (), simulation._grid).weights
         self._weights = np.broadcast_to(prior, (n_runs, arms, CELLS)).copy()
         with np.errstate(divide="ignore"):
             self._logs = np.log(self._weights)

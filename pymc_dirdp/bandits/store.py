@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Self, final
 
-from pymc_dirdp.accounting.entries import NONSENSE
+from pymc_dirdp.accounting.entries import PARSE_ERRORS
 from pymc_dirdp.bandits.batch_release import Output
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.settings import REWARD, Settings
@@ -213,12 +213,12 @@ class StateFile:
             )
         try:
             settings = Settings.from_json(text)
-        except NONSENSE as error:
+        except PARSE_ERRORS as error:
             said = str(error) if isinstance(error, DirdpError) else type(error).__name__
             raise ReleaseError(f"{self.path} is damaged: its settings cannot be read ({said}).") from None
         try:
             return settings, self._read_state(connection, settings)
-        except NONSENSE as error:
+        except PARSE_ERRORS as error:
             raise ReleaseError(f"{self.path} is damaged: its batches contradict its settings.") from error
 
     def _read_state(self, connection: sqlite3.Connection, settings: Settings[Design]) -> State:
@@ -280,7 +280,7 @@ class StateFile:
                     raise
         except ReleaseError:
             raise
-        except (sqlite3.Error, OSError, *NONSENSE) as error:
+        except (sqlite3.Error, OSError, *PARSE_ERRORS) as error:
             raise self._unusable(error) from None
 
     def _unusable(self, error: Exception) -> ReleaseError:

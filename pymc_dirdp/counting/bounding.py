@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.checks import MOST_RECORDS, identifier, integer
+from pymc_dirdp.checks import MAX_RECORDS, identifier, integer
 from pymc_dirdp.counting.columns import NOTHING, dictionary_of, is_missing, values_of
 from pymc_dirdp.errors import ArgumentError, DataError, missing_values, type_name
 from pymc_dirdp.privacy.people import adjacency_named
@@ -95,7 +95,7 @@ def checked_bound(unit: str | None, contribution: int | None, *, distinct: bool)
     if not isinstance(unit, str):
         raise ArgumentError(f"Expected unit to be the name of a column, got {type_name(unit)}.")
     records = integer(1, contribution=contribution)
-    if records > MOST_RECORDS:
+    if records > MAX_RECORDS:
         raise ArgumentError("Expected contribution to be at most 2**53: no table with larger counts can be released.")
     return Bound(unit, records, bool(distinct))
 

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.checks import MOST_RECORDS
+from pymc_dirdp.checks import MAX_RECORDS
 from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.counting.columns import Frame, column_of, values_of
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
@@ -34,10 +34,10 @@ def row_counts(frame: Frame, name: str) -> Integers:
     """
     values = values_of(column_of(frame, name), name)
     whole = all(
-        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_RECORDS and value % 1 == 0
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_RECORDS and value % 1 == 0
         for value in values
     )
-    if not whole or sum(map(int, values)) > MOST_RECORDS:
+    if not whole or sum(map(int, values)) > MAX_RECORDS:
         raise DataError(
             f"Expected the column {name!r} to hold numbers of records, integers from 0 on that add up to at most "
             "2**53. Leave survey weights out: they belong to the released shares."

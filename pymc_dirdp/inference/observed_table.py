@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import MOST_RECORDS, integer, numbers_or_none, positive_array
+from pymc_dirdp.checks import MAX_RECORDS, integer, numbers_or_none, positive_array
 from pymc_dirdp.errors import ArgumentError, InternalError, type_name
 from pymc_dirdp.inference.measurements import Measurement
 from pymc_dirdp.mechanisms.base import Mechanism
@@ -117,7 +117,7 @@ def computing(seen: ObservedTable) -> Iterator[None]:
         raise seen.damaged(f"no posterior can be computed from its numbers ({error})") from error
     except ArithmeticError as error:
         # Numbers are such that what follows from them must be computable.
-        small = all(np.all(np.abs(values) <= MOST_RECORDS) for values, _ in seen.observed)
+        small = all(np.all(np.abs(values) <= MAX_RECORDS) for values, _ in seen.observed)
         if small and np.all((seen.prior >= _LEAST_PRIOR) & (seen.prior <= _MOST_PRIOR)):
             raise InternalError(f"The posterior of {seen.name!r} could not be computed. Please report this.") from error
         raise seen.damaged(_FAR_TOO_LARGE) from error

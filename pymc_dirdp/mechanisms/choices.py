@@ -15,7 +15,7 @@ from typing import Any, Self, final, override
 import numpy as np
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import MOST_RECORDS, integer, one_of, positive, within
+from pymc_dirdp.checks import MAX_RECORDS, integer, one_of, positive, within
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
@@ -217,8 +217,8 @@ class TreeMechanism(ChoiceMechanism):
 
     def _predicted(self, noisy: Sequence[Array]) -> tuple[dict[int, Array], float]:
         """Shares of all variables, and a number of records, from the noisy marginals."""
-        counts = {i: np.clip(z, 0.0, MOST_RECORDS) for i, z in zip(self.variables, noisy, strict=True)}
-        total = float(np.clip(np.mean([np.sum(z) for z in noisy]), 0.0, MOST_RECORDS))
+        counts = {i: np.clip(z, 0.0, MAX_RECORDS) for i, z in zip(self.variables, noisy, strict=True)}
+        total = float(np.clip(np.mean([np.sum(z) for z in noisy]), 0.0, MAX_RECORDS))
         return {i: (z + 1e-9) / np.sum(z + 1e-9) for i, z in counts.items()}, total
 
     def _score(self, cells: Integers, shares: Mapping[int, Array], total: float, pair: Pair) -> int:
@@ -236,7 +236,7 @@ class TreeMechanism(ChoiceMechanism):
         mean_size = math.sqrt(2 / math.pi)
         mean = np.where(whole > 0, mean_size * np.sqrt(variance), expected).sum()
         among = math.sqrt(2 * math.log(len(self.variables) ** 2 / 2) * (1 - mean_size**2) * variance.sum())
-        return distance - math.floor(min(float(mean) + among, float(MOST_RECORDS)))
+        return distance - math.floor(min(float(mean) + among, float(MAX_RECORDS)))
 
 
 @user_facing

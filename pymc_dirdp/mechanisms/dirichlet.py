@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
+from pymc_dirdp.checks import MAX_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.audit_distributions import dirichlet_distributions
 from pymc_dirdp.mechanisms.base import Fact, Mechanism, Tempered
@@ -251,14 +251,14 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
         within(LEAST_PARAMETER, MOST_PARAMETER, alpha=self.alpha)
         within(LEAST_PARAMETER, MOST_PARAMETER, r=self.r)
-        within(0, MOST_RECORDS, min_count=self.min_count)
+        within(0, MAX_RECORDS, min_count=self.min_count)
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.alpha.shape))
         if self.n_records is not None:
             self._check_n_records()
 
     def _check_n_records(self) -> None:
         n_records = integer(0, n_records=self.n_records)
-        within(0, MOST_RECORDS, n_records=n_records)
+        within(0, MAX_RECORDS, n_records=n_records)
         object.__setattr__(self, "n_records", n_records)
         if not is_binary_row(self.alpha.shape) or not adjacency_named(self.adjacency).records_are_public:
             raise ArgumentError(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS, integer
+from pymc_dirdp.checks import MAX_RECORDS, integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
@@ -420,7 +420,7 @@ class JointTableMechanism(NoisyCounts):
     def possible_records(self, output: Array) -> range:
         """The numbers of records of each block: its noise adds up to its norm at most."""
         totals = output.reshape(len(self.own_blocks), -1).sum(axis=1)
-        reach = MOST_RECORDS if self.noise.reaches is None else self.noise.reaches[0]
+        reach = MAX_RECORDS if self.noise.reaches is None else self.noise.reaches[0]
         return records_between(totals.min() - reach, totals.max() + reach)
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NoReturn, Self, final, override
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
+from pymc_dirdp.checks import MAX_RECORDS, integer, one_of
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussian
@@ -172,7 +172,7 @@ class MarginalsMechanism(NoisyMarginals):
     def check(self, counts: ArrayLike) -> Array:
         table = super().check(counts)
         # Sums over rows are exact below this.
-        if sum(map(int, table.ravel().tolist())) > MOST_RECORDS:
+        if sum(map(int, table.ravel().tolist())) > MAX_RECORDS:
             raise DataError("The counts add up to more than 2**53 records.")
         return table
 

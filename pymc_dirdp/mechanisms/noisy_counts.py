@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, one_of, positive_array
+from pymc_dirdp.checks import MAX_RECORDS, checked_counts, integer, one_of, positive_array
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.noise import Noise, NoisyMarginal
@@ -543,5 +543,5 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
 
 def records_between(least: float, most: float) -> range:
     """The integers between two ends that a number of records can be."""
-    least, most = (min(max(end, 0.0), MOST_RECORDS) for end in (least, most))
+    least, most = (min(max(end, 0.0), MAX_RECORDS) for end in (least, most))
     return range(math.floor(least), math.ceil(most) + 1)

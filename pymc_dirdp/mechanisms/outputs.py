@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import MOST_RECORDS
+from pymc_dirdp.checks import MAX_RECORDS
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.balls import Ball
 
@@ -184,7 +184,7 @@ def add_up_to_1(shares: Array, *, rounding: float = 1e-9) -> NDArray[np.bool_]:
 
 def _written(values: Array) -> Array | Integers:
     """Numbers as JSON has them: integers without a point, all others as Python writes doubles."""
-    integers = np.all((values == np.floor(values)) & (np.abs(values) <= MOST_RECORDS))
+    integers = np.all((values == np.floor(values)) & (np.abs(values) <= MAX_RECORDS))
     return values.astype(np.int64) if integers else values
 
 

@@ -14,7 +14,7 @@ import pymc as pm
 import pytensor
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import MOST_RECORDS
+from pymc_dirdp.checks import MAX_RECORDS
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.graph import Node, evaluate, origin, parameters, root_of, same_data, shift_axis, stored_shape
 from pymc_dirdp.models.likelihoods import KINDS, Kind, stored_observations, trials_parameter
@@ -156,7 +156,7 @@ def _integers(values: NDArray[Any], observed: str, what: str = "observations", *
         raise _wrong(
             observed, "are not all integers. Pass unweighted counts: survey weights belong to the released shares", what
         )
-    if np.any(values > MOST_RECORDS):
+    if np.any(values > MAX_RECORDS):
         raise _wrong(observed, "are above 2**53", what)
     precision = np.finfo(values.dtype if values.dtype.kind == "f" else np.float64)
     if in_float32 and precision.bits > 32:
@@ -169,7 +169,7 @@ def _integers(values: NDArray[Any], observed: str, what: str = "observations", *
 
 def _check_total(values: Counts, observed: str) -> None:
     # The sum is taken in doubles first, because the exact sum of many large numbers would wrap around.
-    if values.sum(dtype=np.float64) > MOST_RECORDS or int(values.sum()) > MOST_RECORDS:
+    if values.sum(dtype=np.float64) > MAX_RECORDS or int(values.sum()) > MAX_RECORDS:
         raise _wrong(observed, "count more than 2**53 records in all")
 
 

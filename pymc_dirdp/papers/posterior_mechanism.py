@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, positive_array, within
+from pymc_dirdp.checks import MAX_RECORDS, checked_counts, integer, positive_array, within
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.noisy_counts import ReleasedCounts
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
@@ -88,7 +88,7 @@ class WholePosterior(ReleasedCounts):
                 "each row of a larger table is not public. Use GeometricMechanism or DirichletMechanism there."
             )
         object.__setattr__(self, "n_records", integer(1, n_records=self.n_records))
-        within(1, MOST_RECORDS, n_records=self.n_records)
+        within(1, MAX_RECORDS, n_records=self.n_records)
         if not adjacency_named(self.adjacency).records_are_public:
             raise ArgumentError(
                 f"Under adjacency={self.adjacency!r} the number of records is private, and {type(self).__name__} "

@@ -9,7 +9,7 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
+from pymc_dirdp.checks import MAX_RECORDS, integer, one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.numerics.roots import ceil_to_digits
@@ -197,7 +197,7 @@ class Contribution:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "records", integer(1, records=self.records))
-        if self.records > MOST_RECORDS:
+        if self.records > MAX_RECORDS:
             raise ArgumentError("Expected records to be at most 2**53: no table with larger counts can be released.")
         object.__setattr__(self, "axes", tuple(one_of(AXES, axes=axis) for axis in self.axes))
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import MOST_RECORDS
+from pymc_dirdp.checks import MAX_RECORDS
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.inference.joint_tables import JointTables, of_blocks
 from pymc_dirdp.inference.measurements import Family, Measurement
@@ -79,7 +79,7 @@ def try_draws(part: PlannedTable, *, public: bool) -> None:
     possible = None if public else mechanism.possible_records(noisy)
     # The noisy total lies so far from the true one, and the true one from that again. No draws of cells are refused for
     # their total as long as both together stay below the largest.
-    if possible is not None and possible[-1] > MOST_RECORDS // 2:
+    if possible is not None and possible[-1] > MAX_RECORDS // 2:
         raise UnattainableError(
             f"{mechanism.in_short} in {part.table.name!r} hides any number of records, so the release would tell "
             "nothing. Loosen the guarantee."

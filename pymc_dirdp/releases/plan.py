@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, get
 
 import pymc as pm
 
-from pymc_dirdp.checks import MOST_RECORDS, integer, mapping_of_names, one_of, positive, refuse_unknown
+from pymc_dirdp.checks import MAX_RECORDS, integer, mapping_of_names, one_of, positive, refuse_unknown
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name, warn
 from pymc_dirdp.literals import AdjacencyName, MechanismName, NoiseName, Objective, SamplerName
 from pymc_dirdp.mechanisms.base import SAMPLERS
@@ -456,7 +456,7 @@ def _checked_sizes(n_records: int | Mapping[str, int] | None) -> int | dict[str,
         name: integer(0, **{"n_records" if name is None else f"n_records[{name!r}]": size})
         for name, size in named.items()
     }
-    if any(size > MOST_RECORDS for size in sizes.values()):
+    if any(size > MAX_RECORDS for size in sizes.values()):
         raise ArgumentError("Expected n_records to be at most 2**53, the largest number that a text holds.")
     return {name: size for name, size in sizes.items() if name is not None} if several else sizes[None]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self, override
 
-from pymc_dirdp.checks import MOST_RECORDS, at_least, integer, one_of
+from pymc_dirdp.checks import MAX_RECORDS, at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
@@ -82,7 +82,7 @@ class PlannedTable(LaidOut):
             raise ArgumentError(f"the mechanism of {self.table.name!r} is for a table of another shape.")
         if self.n_records is not None:
             object.__setattr__(self, "n_records", integer(0, n_records=self.n_records))
-            if self.n_records > MOST_RECORDS:
+            if self.n_records > MAX_RECORDS:
                 raise ArgumentError("n_records is above 2**53.")
         object.__setattr__(self, "totals", tuple(integer(0, totals=total) for total in self.totals))
 

@@ -11,7 +11,7 @@ from pymc_dirdp.releases.pairs_view import tree_of_pairs
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.view import view
 from pymc_dirdp.signatures import user_facing
-from pymc_dirdp.texts.files import MOST_BYTES, read_text, write_text
+from pymc_dirdp.texts.files import MAX_BYTES, read_text, write_text
 from pymc_dirdp.texts.grammar import Text
 
 
@@ -66,7 +66,7 @@ def save(release: xr.DataTree | Text, path: str | PathLike[str], *, overwrite: b
 
 
 @user_facing
-def load(path: str | PathLike[str], *, most_bytes: int = MOST_BYTES) -> Any:
+def load(path: str | PathLike[str], *, most_bytes: int = MAX_BYTES) -> Any:
     """What :func:`save` wrote. Nothing in the file is believed.
 
     Parameters

@@ -10,7 +10,7 @@ from typing import Any, final, override
 import numpy as np
 import xarray as xr
 
-from pymc_dirdp.accounting.facts import believed as believed_of
+from pymc_dirdp.accounting.facts import assumptions_of
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, LedgerError, ReleaseError, shown
@@ -221,7 +221,7 @@ def verified_ledger(ledger: Ledger, head: str | None = None) -> Verification:
     taken: tuple[str, ...] = ()
     try:
         ledger._verified(head)
-        stated, taken = ledger.guarantee, believed_of(ledger.entries())
+        stated, taken = ledger.guarantee, assumptions_of(ledger.entries())
     except LedgerError as error:
         problem = str(error)
     passed = "Every entry has its hash, and together they keep the limit"

@@ -13,7 +13,7 @@ from pymc_dirdp.checks import file_path, integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.texts.grammar import Text, understood
 
-MOST_BYTES = 2**26
+MAX_BYTES = 2**26
 """The longest text that is read unless more are allowed. A million cells take about 50 MB."""
 
 
@@ -86,7 +86,7 @@ def new_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
             path.unlink(missing_ok=True)
 
 
-def read_text(path: str | PathLike[str], *kinds: type[Text], most_bytes: int = MOST_BYTES) -> Any:
+def read_text(path: str | PathLike[str], *kinds: type[Text], most_bytes: int = MAX_BYTES) -> Any:
     """What the text in a file says. Nothing in the file is believed.
 
     Line ends that became those of Windows on the way are read as they were written.

@@ -14,8 +14,8 @@ from pymc_dirdp.accounting.budget import (
     EXACT,
     Amount,
     Balance,
-    _order,
-    _rounded_up,
+    _round_up,
+    _suitable_order,
     _tightest,
     as_decimal,
     cost_of,
@@ -212,7 +212,7 @@ def test_the_budget_of_divergences_keeps_the_limit(epsilon, delta):
     limit = ApproxDP(epsilon=epsilon, delta=delta)
     for name, amounts in spent(limit).items():
         if name == "divergences":
-            order = _order(limit.epsilon, limit.delta)[0]
+            order = _suitable_order(limit.epsilon, limit.delta)[0]
             with mpmath.workdps(60):
                 o, d = mpmath.mpf(order), mpmath.mpf(delta) / 2
                 implied = mpmath.mpf(str(amounts[0].limit)) + mpmath.log(o - 1)
@@ -265,13 +265,13 @@ def test_equal_guarantees_are_counted_and_not_listed():
     costs = [{"epsilon": 0.1, "delta": 0.0}, {"epsilon": 0.2, "delta": 0.0}] * 100
     balance = folded(LIMIT, costs, adaptive=False)
     assert balance.guarantees == {(0.1, 0.0): 100, (0.2, 0.0): 100}
-    assert balance.counted == 200
+    assert balance.n_entries == 200
     assert folded(LIMIT, costs).guarantees == {}
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-6), (1.0, 5e-324)])
 def test_a_limit_for_which_no_order_is_of_use_has_no_budget_of_divergences(epsilon, delta):
-    assert _order(epsilon, delta)[1] == 0
+    assert _suitable_order(epsilon, delta)[1] == 0
     with pytest.raises(BudgetError):
         Ledger(ApproxDP(epsilon=epsilon, delta=delta)).spend(RenyiDP(order=2.0, epsilon=0.5), what="hair")
 
@@ -293,31 +293,31 @@ def test_deltas_are_composed_apart_from_epsilons(delta):
 def test_a_delta_is_never_lost(monkeypatch):
     """Oracle: at an epsilon that no finite loss exceeds, what is left is 1 - prod(1 - delta), in exact numbers."""
     deltas = [1e-9 * (1 + i / 20) for i in range(20)]
-    parts = budget._worst({(0.05 + 0.001 * i, delta): 2 for i, delta in enumerate(deltas)})
+    parts = budget._worst_case_parts({(0.05 + 0.001 * i, delta): 2 for i, delta in enumerate(deltas)})
     survives = math.prod((1 - Fraction(delta)) ** 2 for delta in deltas)
     assert Composition(parts)._delta(100.0) >= 1 - survives
     assert Composition(parts)._delta(100.0) == pytest.approx(float(1 - survives), rel=1e-9)
-    assert budget._worst({(0.1, 0.0): 3}) == ((Bounded(0.1, 0.0), 3),)
-    assert budget._worst({(0.1, 1.0): 3})[-1] == (Bounded(0.0, 1.0), 1)
+    assert budget._worst_case_parts({(0.1, 0.0): 3}) == ((Bounded(0.1, 0.0), 3),)
+    assert budget._worst_case_parts({(0.1, 1.0): 3})[-1] == (Bounded(0.0, 1.0), 1)
 
 
 def test_many_different_epsilons_are_rounded_up(monkeypatch):
     """Oracle: the composition without the rounding. It is never above, and 0.1 % of each epsilon below."""
     limit = ApproxDP(epsilon=50, delta=0.01)
     exact = float(spent(limit, *different(40), adaptive=False)["optimal composition"][0].spent)
-    monkeypatch.setitem(budget._worst.__kwdefaults__, "most_different", 39)
-    monkeypatch.setitem(budget._rounded_up.__kwdefaults__, "ratio", 1.01)
+    monkeypatch.setitem(budget._worst_case_parts.__kwdefaults__, "max_epsilons", 39)
+    monkeypatch.setitem(budget._round_up.__kwdefaults__, "ratio", 1.01)
     rounded = float(spent(limit, *different(40), adaptive=False)["optimal composition"][0].spent)
     assert exact < rounded < 1.02 * exact
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 5e-324, 1e-300, 3e-7, 0.1, 1.0, 1.001, 7.3, 1e10, 1e300, 1.7e308])
 def test_rounding_never_lowers_an_epsilon(epsilon):
-    assert epsilon <= _rounded_up(epsilon) <= max(1.001 * epsilon * (1 + 1e-12), epsilon)
+    assert epsilon <= _round_up(epsilon) <= max(1.001 * epsilon * (1 + 1e-12), epsilon)
 
 
 def test_a_thousand_near_epsilons_become_few():
-    assert len({_rounded_up(1 + i / 10**5) for i in range(1000)}) < 15
+    assert len({_round_up(1 + i / 10**5) for i in range(1000)}) < 15
 
 
 def test_a_rule_by_which_a_limit_of_0_is_exceeded_is_not_the_tightest():
@@ -373,7 +373,7 @@ def test_what_a_reservation_lacks_is_added_up_again_once_it_was_used():
     reserved = Balance(Header(LIMIT, True, "replace-one"), "The ledger", (0, "", "")).after([bare])
     assert reserved.sum("delta") is None
     used = reserved.after([release])
-    assert (used.sum("epsilon"), used.sum("delta"), used.counted) == (as_decimal(0.1), 0, 1)
+    assert (used.sum("epsilon"), used.sum("delta"), used.n_entries) == (as_decimal(0.1), 0, 1)
     assert used.reservations == {}
 
 

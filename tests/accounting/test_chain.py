@@ -16,7 +16,7 @@ from contextlib import closing
 import pytest
 
 from pymc_dirdp.accounting.budget import as_decimal
-from pymc_dirdp.accounting.entries import following
+from pymc_dirdp.accounting.entries import next_row
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
@@ -293,14 +293,14 @@ def test_a_trigger_is_noticed_before_anything_is_durable(ledger, path, body, kin
     trigger = f"CREATE {kind} TRIGGER thief AFTER INSERT ON main.entries BEGIN {body}; END"
     if kind:
         # The body of a temporary trigger may name another database only without a prefix.
-        connected = type(ledger._store)._connected
+        connected = type(ledger._store)._connect
 
         def cursed(store):
             connection = connected(store)
             connection.execute(trigger)
             return connection
 
-        monkeypatch.setattr(type(ledger._store), "_connected", cursed)
+        monkeypatch.setattr(type(ledger._store), "_connect", cursed)
     else:
         edit(path, trigger.replace("main.", ""))
     with pytest.raises(LedgerError, match=r"such as a trigger|from entry 4 on"):
@@ -312,7 +312,7 @@ def test_a_trigger_is_noticed_before_anything_is_durable(ledger, path, body, kin
 
 def test_the_row_is_read_back(ledger, monkeypatch):
     """Without the count of changes, which a connection could report wrongly, the rows themselves still tell."""
-    connected = type(ledger._store)._connected
+    connected = type(ledger._store)._connect
     head = ledger.head
 
     class Liar:
@@ -336,7 +336,7 @@ def test_the_row_is_read_back(ledger, monkeypatch):
         )
         return Liar(connection)
 
-    monkeypatch.setattr(type(ledger._store), "_connected", cursed)
+    monkeypatch.setattr(type(ledger._store), "_connect", cursed)
     with pytest.raises(LedgerError, match="entry 4 on: there are 3 of 4 entries"):
         ledger.spend(TENTH, what="teeth")
     monkeypatch.undo()
@@ -348,7 +348,7 @@ def rewritten(path, change):
     ledger = Ledger(LIMIT, path)
     last, rows = ledger._store._start.last, []
     for number, text in enumerate(change([entry.text for entry in ledger.entries()]), start=1):
-        last = following(last[2], number, text)
+        last = next_row(last[2], number, text)
         rows.append(last)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM entries")
@@ -515,14 +515,14 @@ def test_a_release_costs_the_same_after_ten_and_after_ten_thousand(adaptive):
 def test_everything_is_written_to_the_disk(ledger, monkeypatch):
     """The mutant `synchronous = OFF` loses entries when the power fails, and nothing else tells."""
     seen = []
-    connected = type(ledger._store)._connected
+    connected = type(ledger._store)._connect
 
     def watched(store):
         connection = connected(store)
         connection.set_trace_callback(seen.append)
         return connection
 
-    monkeypatch.setattr(type(ledger._store), "_connected", watched)
+    monkeypatch.setattr(type(ledger._store), "_connect", watched)
     ledger.spend(TENTH, what="teeth")
     begin = seen.index("BEGIN IMMEDIATE")
     assert "PRAGMA synchronous = FULL" in seen[:begin]
@@ -533,7 +533,7 @@ def test_everything_is_written_to_the_disk(ledger, monkeypatch):
 
 def test_an_entry_that_says_nothing_is_distinguished_from_one_that_was_changed(ledger, path):
     edit(path, "UPDATE entries SET text = '{}' WHERE number = 1")
-    with pytest.raises(LedgerError, match="from entry 1 on: it cannot be understood"):
+    with pytest.raises(LedgerError, match="from entry 1 on: it cannot be parsed"):
         ledger._verified()
     edit(path, "UPDATE entries SET text = (SELECT text FROM entries WHERE number = 2) WHERE number = 1")
     with pytest.raises(LedgerError, match="from entry 1 on: it or the order of the entries was changed"):

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from pymc_dirdp.accounting.entries import NONSENSE, Entry, Header, Receipt
+from pymc_dirdp.accounting.entries import PARSE_ERRORS, Entry, Header, Receipt
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.texts.codec import value_of
@@ -75,7 +75,7 @@ def test_no_edit_of_a_text_is_read_as_what_it_was():
             edited = "".join(text)
             try:
                 read = type(line).from_text(edited)
-            except NONSENSE:
+            except PARSE_ERRORS:
                 continue
             assert read.text == edited
             assert read != line or edited == line.text
@@ -97,7 +97,7 @@ def test_a_reservation_uses_no_other():
 @pytest.mark.parametrize("text", ["", "[", "null", "3", "[]", "{}", '{"number": 1}', b"{}", None, 5, "[" * 5000])
 def test_what_is_no_entry_is_none(text):
     for kind in (Entry, Header):
-        with pytest.raises(NONSENSE):
+        with pytest.raises(PARSE_ERRORS):
             kind.from_text(text)
 
 
@@ -105,7 +105,7 @@ def test_a_header_with_another_identity_than_a_ledger_has_is_refused():
     text = Header(GUARANTEES[0], True, "replace-one", None, "0" * 32).text
     assert Header.from_text(text).identity == "0" * 32
     for wrong in ("0" * 31, "G" * 32, ""):
-        with pytest.raises(NONSENSE):
+        with pytest.raises(PARSE_ERRORS):
             Header.from_text(json.dumps(json.loads(text) | {"identity": wrong}))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pymc_dirdp.accounting.facts import believed, deployment_of, lines_of, title_of, use_of
+from pymc_dirdp.accounting.facts import assumptions_of, deployment_of, lines_of, title_of, use_of
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.display import selected
 from pymc_dirdp.errors import LedgerError
@@ -13,7 +13,7 @@ PART = PureDP(epsilon=0.05)
 
 
 def state_of(ledger):
-    return ledger._store.verified()
+    return ledger._store.verify()
 
 
 def lines(ledger, heading, *depths):
@@ -58,7 +58,7 @@ def test_one_record_is_said_only_if_no_entry_allows_more():
     assert lines(ledger, "Guarantee", 1)["protected"].startswith("every person, who holds at most 1 record")
     ledger.spend(PART, what="eyes", contribution=3)
     assert lines(ledger, "Guarantee", 1)["protected"].startswith("every person; ")
-    assert believed(ledger.entries()) == (
+    assert assumptions_of(ledger.entries()) == (
         "one person holds at most 3 records of a table (entry 2)",
         "each release was drawn as it says, once",
     )
@@ -83,5 +83,5 @@ def test_entries_beyond_the_limit_have_no_guarantee():
     facts = lines_of(balance, entries)
     assert facts["Guarantee"] == []
     assert dict(selected(facts, ["Budget"], 2)) == {"epsilon": "0.15 of 0.1 spent, -0.05 left"}
-    with pytest.raises(LedgerError, match="do not keep its limit"):
+    with pytest.raises(LedgerError, match="exceed its limit"):
         deployment_of(balance, entries)

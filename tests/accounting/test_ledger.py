@@ -90,7 +90,7 @@ def test_the_way_is_fixed_by_the_first_release(tmp_path):
 
 
 def test_a_mechanism_has_to_keep_its_guarantee(ledger):
-    with pytest.raises(dirdp.errors.ArgumentError, match="does not keep"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="does not satisfy"):
         ledger.spend(TENTH, what="p", mechanism=dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 1.0))
     assert ledger.entries() == ()
 
@@ -110,7 +110,7 @@ def test_what_is_no_ledger_is_refused(other):
     )
     for use in uses:
         with pytest.raises(
-            dirdp.errors.ArgumentError, match=rf"ledger to be a Ledger, got an? {type(other).__name__}\. Make it once"
+            dirdp.errors.ArgumentError, match=rf"ledger to be a Ledger, got an? {type(other).__name__}\. Create it once"
         ):
             use()
 
@@ -227,14 +227,14 @@ def test_a_full_disk_records_nothing(tmp_path, monkeypatch):
     path = tmp_path / "budget.db"
     ledger = Ledger(LIMIT, path)
     ledger.spend(TENTH, what="hair")
-    connected = type(ledger._store)._connected
+    connected = type(ledger._store)._connect
 
     def full(store):
         connection = connected(store)
         connection.execute("PRAGMA max_page_count = 1")
         return connection
 
-    monkeypatch.setattr(type(ledger._store), "_connected", full)
+    monkeypatch.setattr(type(ledger._store), "_connect", full)
     with pytest.raises(dirdp.errors.LedgerError, match="full"):
         ledger.spend(TENTH, what="x" * 100_000)
     monkeypatch.undo()

@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from pymc_dirdp.accounting import store
-from pymc_dirdp.accounting.entries import following
+from pymc_dirdp.accounting.entries import next_row
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.errors import ArgumentError, LedgerError
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
@@ -64,7 +64,7 @@ def test_a_limit_that_is_none_is_damage(tmp_path, limit):
     Ledger(LIMIT, tmp_path / "budget.db")
     with closing(sqlite3.connect(tmp_path / "budget.db")) as connection, connection:
         connection.execute("UPDATE ledger SET text = ?", (limit,))
-    with pytest.raises(LedgerError, match="what it is for cannot be understood"):
+    with pytest.raises(LedgerError, match="its header cannot be parsed"):
         Ledger(LIMIT, tmp_path / "budget.db")
 
 
@@ -221,11 +221,11 @@ def test_texts_of_a_file_that_a_terminal_obeys_are_refused(tmp_path, name):
     entry = ledger.spend(TENTH, what="hair", unit="person", contribution="two", digest="sha256:6f1e")
     for text in (FORGED, "\x1b[2J", ""):
         line = json.dumps(json.loads(entry.text) | {name: text}, ensure_ascii=False)
-        row = following(ledger._store._start.last[2], 1, line)
+        row = next_row(ledger._store._start.last[2], 1, line)
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("UPDATE entries SET text = ?, hash = ?", row[1:])
             connection.execute("UPDATE ledger SET hash = ?", row[2:])
-        with pytest.raises(LedgerError, match="damaged from entry 1 on: it cannot be understood") as error:
+        with pytest.raises(LedgerError, match="damaged from entry 1 on: it cannot be parsed") as error:
             Ledger(LIMIT, path)
         assert str(error.value).isprintable()
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from pymc_dirdp.checks import MOST_RECORDS
+from pymc_dirdp.checks import MAX_RECORDS
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.people import Contribution
 
 
 def test_every_count_that_is_allowed_is_a_double_of_its_own():
-    assert Contribution(MOST_RECORDS).records == MOST_RECORDS == 2**53
-    assert float(MOST_RECORDS) != float(MOST_RECORDS - 1)
-    assert float(MOST_RECORDS) == float(MOST_RECORDS + 1)
+    assert Contribution(MAX_RECORDS).records == MAX_RECORDS == 2**53
+    assert float(MAX_RECORDS) != float(MAX_RECORDS - 1)
+    assert float(MAX_RECORDS) == float(MAX_RECORDS + 1)
     with pytest.raises(ArgumentError, match="at most 2\\*\\*53"):
-        Contribution(MOST_RECORDS + 1)
+        Contribution(MAX_RECORDS + 1)
     with pytest.raises(ArgumentError, match="records"):
         Contribution(0)
 

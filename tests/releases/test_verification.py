@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.accounting.entries import following
+from pymc_dirdp.accounting.entries import next_row
 from pymc_dirdp.errors import ArgumentError, LedgerError, ReleaseError
 from pymc_dirdp.privacy.people import adjacency_named
 from pymc_dirdp.releases.interop import as_mechanism
@@ -368,7 +368,7 @@ def test_a_ledger_that_was_written_again_beyond_its_limit_states_nothing(tmp_pat
     (entry,) = ledger.entries()
     rows = [ledger._store._start.last]
     for number in range(1, 13):
-        rows.append(following(rows[-1][2], number, dataclasses.replace(entry, number=number).text))
+        rows.append(next_row(rows[-1][2], number, dataclasses.replace(entry, number=number).text))
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM entries")
         connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows[1:])
@@ -378,7 +378,7 @@ def test_a_ledger_that_was_written_again_beyond_its_limit_states_nothing(tmp_pat
     assert "1.2 of 1 spent, -0.2 left" in str(ledger)
     assert not verify(ledger)
     assert verify(ledger).recomputed is None
-    with pytest.raises(LedgerError, match="do not keep its limit"):
+    with pytest.raises(LedgerError, match="exceed its limit"):
         dirdp.statement(ledger)
     for text in (str(ledger), str(dirdp.report(ledger)), str(dirdp.report(ledger, full=True))):
         assert "together" not in text

@@ -13,7 +13,7 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.releases.text import Release
-from pymc_dirdp.texts.files import MOST_BYTES, new_file, read_text, write_text
+from pymc_dirdp.texts.files import MAX_BYTES, new_file, read_text, write_text
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -101,7 +101,7 @@ def test_a_text_that_is_too_long_is_refused_by_its_number_of_bytes(tmp_path):
     path = tmp_path / "text.json"
     dirdp.save(dirdp.plan(APPROX, model()), path)
     content = path.read_bytes()
-    assert len(content) < MOST_BYTES
+    assert len(content) < MAX_BYTES
     assert dirdp.load(path, most_bytes=len(content)).text.encode() == content
     with pytest.raises(ReleaseError, match=rf"text\.json is longer than most_bytes={len(content) - 1}\. Pass a larger"):
         dirdp.load(path, most_bytes=len(content) - 1)
