@@ -83,10 +83,10 @@ def no_counts_of_other_tests():
 
 def _text(facts):
     """A text in its canonical form with the digest that belongs to it; any other where there is none, as for NaN."""
-    from pymc_dirdp.texts.grammar import digest, in_lines
+    from pymc_dirdp.texts.grammar import digest, to_lines
 
     try:
-        return in_lines({"digest": digest(facts)} | facts)
+        return to_lines({"digest": digest(facts)} | facts)
     except ValueError:
         return json.dumps({"digest": "0" * 64} | facts)
 

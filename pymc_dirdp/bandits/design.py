@@ -123,13 +123,13 @@ class Design:
                 )
             pulls += size
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All rules, as a text has them: those of the mechanism are among the others."""
         facts = facts_by_field(self)
         return {"mechanism": self.mechanism.name, **facts.pop("mechanism"), **facts}
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
         """The rules that a text states; errors of all kinds if it states none."""
         kind = KINDS[facts["mechanism"]]
         names = [field.name for field in fields(kind)]
@@ -250,7 +250,7 @@ class EveryRound:
         drawn = exact_dirichlet(self.mechanism.alpha, self.mechanism.r, secret, steps=steps, draws=1, bits=bits)
         return float(drawn[0, 0])
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Nothing: the rewards of all rounds are still to be drawn from, so a copy of a file would draw twice."""
         raise ArgumentError(
             "A run with schedule='every-round' has no file: somebody who went on with an older copy would draw more "

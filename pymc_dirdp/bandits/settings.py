@@ -242,7 +242,7 @@ class Settings[Rules: Design | EveryRound]:
             If a fact is not what it should be. Errors of wrong types and of missing facts are raised as they come.
         """
         facts: dict[str, Any] = json.loads(text)
-        key, design = bytes.fromhex(facts.pop("key")), Design.from_facts(facts.pop("design"))
+        key, design = bytes.fromhex(facts.pop("key")), Design.from_dict(facts.pop("design"))
         facts["guarantee"] = json.loads(facts["guarantee"])
         settings = Settings(key=key, design=design, **fields_of(Settings, facts, without=("key", "design")))
         # The grammar is closed: what was understood is written again.

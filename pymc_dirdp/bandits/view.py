@@ -26,7 +26,7 @@ from pymc_dirdp.releases.report import report
 from pymc_dirdp.sampling.bits import Bits, generator
 from pymc_dirdp.signatures import user_facing
 from pymc_dirdp.texts.codec import facts_of, fields_of, value_of
-from pymc_dirdp.texts.grammar import Text, library_version, version_of
+from pymc_dirdp.texts.grammar import Text, checked_version, library_version
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -282,8 +282,8 @@ class Transcript(BanditView, Text):
     True
     """
 
-    called: ClassVar[str] = "bandit"
-    made_by: ClassVar[str] = "ThompsonSampler.transcript"
+    kind: ClassVar[str] = "bandit"
+    created_by: ClassVar[str] = "ThompsonSampler.transcript"
 
     def __init__(
         self, settings: Settings[Design], released: Sequence[Sequence[tuple[int, Output]]], version: str | None = None
@@ -299,7 +299,7 @@ class Transcript(BanditView, Text):
 
     @property
     @override
-    def own_facts(self) -> dict[str, Any]:
+    def body(self) -> dict[str, Any]:
         names = ("guarantee", "unit", "arms", "retired", "utilities", "design", "seeded")
         return {
             "statement": str(self.guarantee),
@@ -311,18 +311,18 @@ class Transcript(BanditView, Text):
 
     @classmethod
     @override
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
         own = {name: facts[name] for name in ("guarantee", "unit", "arms", "retired", "utilities", "seeded")}
-        design = Design.from_facts(facts["design"])
+        design = Design.from_dict(facts["design"])
         settings = Settings(design=design, **fields_of(Settings, own, without=("design", "key")))
         released = value_of(tuple[tuple[tuple[int, Output], ...], ...], facts["released"])
         if len(released) != len(settings.arms):
             raise ArgumentError("there are not as many lists of batches as arms.")
         for batches in released:
             settings.design.refuse_others(batches)
-        return cls(settings, released, version_of(facts["library_version"]))
+        return cls(settings, released, checked_version(facts["library_version"]))
 
     @override
-    def refuse_unkept(self) -> None:
+    def check_guarantee(self) -> None:
         if not self.privacy.satisfies(self.guarantee):
             raise UnattainableError(f"The bandit does not keep {self.guarantee}, although its transcript says so.")

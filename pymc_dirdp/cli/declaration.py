@@ -15,7 +15,7 @@ from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.mechanisms.registry import SETTINGS
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
-from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_by_name
 
 
 @final
@@ -63,7 +63,7 @@ class Declaration:
     @property
     def adjacency(self) -> AdjacencyName:
         """What one person can change."""
-        return adjacency_named(self.options.get("adjacency", "replace-one")).name
+        return adjacency_by_name(self.options.get("adjacency", "replace-one")).name
 
     @property
     def columns(self) -> list[str]:

@@ -17,7 +17,7 @@ from pymc_dirdp.mechanisms.outputs import CellNoise, Draws, JointLikelihoods, Ou
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
-from pymc_dirdp.texts.codec import Remade
+from pymc_dirdp.texts.codec import RebuiltOnCopy
 
 
 @final
@@ -77,7 +77,7 @@ class Tempered:
 SAMPLERS = options_of(SamplerName)
 
 
-class Mechanism(Remade, PrivacyCurves):
+class Mechanism(RebuiltOnCopy, PrivacyCurves):
     """A randomised release of a table of counts, with exact or upper-bound privacy curves.
 
     A subclass is a frozen dataclass with `eq=False`; its fields are public, and two mechanisms are equal if their class

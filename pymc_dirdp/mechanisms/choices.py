@@ -26,7 +26,7 @@ from pymc_dirdp.privacy.bounded_loss import BoundedRange
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import LossCurves, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.discrete_noise import chosen, dyadic_above
 from pymc_dirdp.signatures import user_facing
@@ -44,7 +44,7 @@ class ChoiceMechanism(PrivacyCurves):
     contribution: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
+        object.__setattr__(self, "adjacency", adjacency_by_name(self.adjacency).name)
         object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
         scale = positive(scale=self.scale)
         within(_LEAST_SCALE, _LARGEST_SCALE, scale=scale)
@@ -151,7 +151,7 @@ class TreeMechanism(ChoiceMechanism):
     def choice(self) -> BoundedRange:
         """The curves of one choice."""
         # A score may go up by its sensitivity while another goes down; the score of no more edges stays.
-        width = min(2, self.choices) * round(adjacency_named(self.adjacency).delta_1) * self.contribution
+        width = min(2, self.choices) * round(adjacency_by_name(self.adjacency).delta_1) * self.contribution
         return BoundedRange(round_up(width / Fraction(self.scale)))
 
     @cached_property
@@ -159,7 +159,7 @@ class TreeMechanism(ChoiceMechanism):
         """The mechanism of the marginal of each variable that has more than one category."""
         kind = DiscreteGaussianMechanism if self.noise == "gaussian" else GeometricMechanism
         facts = {"parameter": self.parameter, "adjacency": self.adjacency, "contribution": self.contribution}
-        return tuple(kind.from_facts({"prior": np.ones(self.lengths[i]), **facts}) for i in self.variables)
+        return tuple(kind.from_dict({"prior": np.ones(self.lengths[i]), **facts}) for i in self.variables)
 
     @cached_property
     @override
@@ -339,7 +339,7 @@ class QuantilesMechanism(ChoiceMechanism):
     def _widths(self, below: int, above: int) -> tuple[Fraction, ...]:
         """How wide the intervals of losses of all edges are, times the scale; the proof says what is counted."""
         bins, m = self.n_bins, self.contribution
-        if adjacency_named(self.adjacency).records_are_public:
+        if adjacency_by_name(self.adjacency).records_are_public:
             return (Fraction(2 * m),) * (bins - 1)
         return tuple(
             max(m + (below if 2 * edge < bins else above) - Fraction(2 * m * min(edge, bins - edge), bins), Fraction(m))
@@ -354,7 +354,7 @@ class QuantilesMechanism(ChoiceMechanism):
     @property
     def _splits(self) -> tuple[int, ...]:
         """How many records of a unit may be the worst for edges below the median, as the rest is for those above."""
-        m, alone = self.contribution, adjacency_named(self.adjacency).records_are_public
+        m, alone = self.contribution, adjacency_by_name(self.adjacency).records_are_public
         # Fewer than half are the mirror image. Where no edge above has more than m, it is worst to have all below.
         mixed = [] if alone else [k for k in range(-(-m // 2), m) if (m - k) * self.n_bins > 2 * m]
         return (*mixed, m)

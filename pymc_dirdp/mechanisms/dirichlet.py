@@ -21,8 +21,8 @@ from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
 from pymc_dirdp.privacy.curves import LossCurves, NoLoss
 from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
-from pymc_dirdp.privacy.people import Contribution, adjacency_named
-from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, dominating_pair, is_binary_row
+from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
+from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MAX_PARAMETER, dominating_pair, is_binary_row
 from pymc_dirdp.sampling.bits import Bits, Seed
 from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps, positive_frequencies, urn_counts
 from pymc_dirdp.sampling.fast import fast_dirichlet
@@ -247,10 +247,10 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", positive_array(alpha=self.alpha, fewest=1))
         object.__setattr__(self, "r", positive(r=self.r))
-        object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
+        object.__setattr__(self, "adjacency", adjacency_by_name(self.adjacency).name)
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
-        within(LEAST_PARAMETER, MOST_PARAMETER, alpha=self.alpha)
-        within(LEAST_PARAMETER, MOST_PARAMETER, r=self.r)
+        within(LEAST_PARAMETER, MAX_PARAMETER, alpha=self.alpha)
+        within(LEAST_PARAMETER, MAX_PARAMETER, r=self.r)
         within(0, MAX_RECORDS, min_count=self.min_count)
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.alpha.shape))
         if self.n_records is not None:
@@ -260,7 +260,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         n_records = integer(0, n_records=self.n_records)
         within(0, MAX_RECORDS, n_records=n_records)
         object.__setattr__(self, "n_records", n_records)
-        if not is_binary_row(self.alpha.shape) or not adjacency_named(self.adjacency).records_are_public:
+        if not is_binary_row(self.alpha.shape) or not adjacency_by_name(self.adjacency).records_are_public:
             raise ArgumentError(
                 "n_records is for one row of two categories under replace-one: elsewhere the curves are the same for "
                 "every number of records. Leave it out."
@@ -375,7 +375,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         if self._is_constant:
             return np.ones((draws, *self.alpha.shape))
         if steps is None:
-            public = adjacency_named(self.adjacency).records_are_public
+            public = adjacency_by_name(self.adjacency).records_are_public
             # Integers: a sum of doubles would be rounded, and how may depend on where the records lie.
             steps = self.default_steps(sum(map(int, secret.ravel().tolist())) if public else None)
         return exact_dirichlet(self.alpha, self.r, secret, steps=steps, draws=draws, bits=bits)
@@ -476,7 +476,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         if self._is_constant:
             return worst_neighbours(np.zeros(self.alpha.shape), [(0, 0)], self.contributed.records, "add-remove")
         alpha, d = self.alpha, self.alpha.shape[-1]
-        records, replaced = self.contributed.records, adjacency_named(self.adjacency).records_are_public
+        records, replaced = self.contributed.records, adjacency_by_name(self.adjacency).records_are_public
         r = records * self.r
 
         def weigh(least: float, second: float) -> float:

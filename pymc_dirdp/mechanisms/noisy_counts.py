@@ -26,7 +26,7 @@ from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import LossCurves, NoLoss
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
-from pymc_dirdp.privacy.people import Contribution, adjacency_named
+from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.fast import dirichlet
 
@@ -197,10 +197,10 @@ class NoisyMarginals(TableMechanism):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", positive_array(prior=self.prior))
-        object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
+        object.__setattr__(self, "adjacency", adjacency_by_name(self.adjacency).name)
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.prior.shape))
         if self.needs_public_totals:
-            adjacency_named(self.adjacency).refuse_private_records(self.instead)
+            adjacency_by_name(self.adjacency).refuse_private_records(self.instead)
 
     @property
     @abc.abstractmethod
@@ -343,7 +343,7 @@ def marginal_curves(noise: Noise, cells: int, records: int, blocks: int, *, adja
     if blocks == cells:
         # A marginal of these axes alone: the records of all entries, taken as if they lay anywhere in it.
         records, blocks = records * blocks, 1
-    return noise.curves(blocks, records, round(adjacency_named(adjacency).delta_1))
+    return noise.curves(blocks, records, round(adjacency_by_name(adjacency).delta_1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -429,7 +429,7 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
         """
         people: dict[str, Any] = {"adjacency": adjacency, "contribution": contribution, "postprocess": postprocess}
         guarantee = Guarantee.checked(guarantee=guarantee)
-        return cls.from_facts({"prior": prior, "parameter": 1.0, **people}).calibrated(guarantee)
+        return cls.from_dict({"prior": prior, "parameter": 1.0, **people}).calibrated(guarantee)
 
     def calibrated(self, guarantee: Guarantee) -> Self:
         """The same mechanism with the least noise that keeps a guarantee."""
@@ -468,7 +468,7 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
 
     @classmethod
     @override
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
         return cls(**{cls._parameter_name() if name == "parameter" else name: value for name, value in facts.items()})
 
     @property

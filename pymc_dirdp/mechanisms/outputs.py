@@ -68,7 +68,7 @@ class Output(abc.ABC):
                 raise ArgumentError(f"{name!r} of {table!r} is not one number for each cell.")
         return cls(found, **more)
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The arrays as a text holds them: integers without a point, other numbers as Python writes doubles."""
         return {name: _written(values) for name, values in self.published.items()}
 

@@ -19,7 +19,7 @@ from pymc_dirdp.numerics.roots import log_excess
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import LossCurves, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.signatures import user_facing
 
@@ -83,7 +83,7 @@ class PairsMechanism(PrivacyCurves):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", tuple(integer(1, length=length) for length in self.lengths))
-        object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
+        object.__setattr__(self, "adjacency", adjacency_by_name(self.adjacency).name)
         object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
         one_of(NOISES, noise=self.noise)
         within(2.0**-20, _MOST_NOISE, parameter=positive(parameter=self.parameter))
@@ -171,7 +171,7 @@ class PairsMechanism(PrivacyCurves):
 
     def curves_of(self, noise: DiscreteGaussian | Geometric) -> LossCurves:
         """The curves of all tables with this noise."""
-        changes = round(adjacency_named(self.adjacency).delta_1)
+        changes = round(adjacency_by_name(self.adjacency).delta_1)
         return noise.curves(len(self.tables), self.contribution, changes)
 
     @property

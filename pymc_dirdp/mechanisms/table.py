@@ -13,7 +13,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact, Mechanism
 from pymc_dirdp.mechanisms.outputs import Measured, NoisyTable, Output, RowLikelihood, add_up_to_1
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import Contribution, adjacency_named
+from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.texts.codec import facts_of, field_of
 
@@ -25,7 +25,7 @@ def worst_neighbours(
     x, y = base.copy(), base.copy()
     for a, b in moves:
         x.flat[a] += records
-        if adjacency_named(adjacency).records_are_public:
+        if adjacency_by_name(adjacency).records_are_public:
             y.flat[b] += records
     return x, y
 
@@ -195,7 +195,7 @@ class TableMechanism(Mechanism):
 
     @override
     def public_records(self, n_records: int | None) -> int | None:
-        if adjacency_named(self.adjacency).records_are_public:
+        if adjacency_by_name(self.adjacency).records_are_public:
             if self.assumed_records is not None and n_records not in (None, self.assumed_records):
                 raise ArgumentError("The mechanism is for another number of records. Leave n_records out.")
             return super().public_records(self.assumed_records if n_records is None else n_records)
@@ -337,12 +337,12 @@ class TableMechanism(Mechanism):
         raise ArgumentError(f"Tables by {cls.__name__} share no noise.")
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
         """The mechanism of which a file says these facts, by the names of its arguments."""
         return cls(**facts)
 
     @property
-    def own_facts(self) -> dict[str, Any]:
+    def json_parameters(self) -> dict[str, Any]:
         """What a text says of it beside the facts of its table."""
         values = {fact: getattr(self, fact.field) for fact in self.facts if fact.given and fact.name != "prior"}
         return {fact.name: _parameter(x) for fact, x in values.items() if not (fact.optional and x is None)}
@@ -361,7 +361,7 @@ class TableMechanism(Mechanism):
             elif fact.given and not (fact.optional and fact.name not in parameters):
                 value = parameters[fact.name]
                 given[fact.field] = field_of(cls, fact.field, value) if fact.kind == "list" else value
-        return cls.from_facts(given)
+        return cls.from_dict(given)
 
 
 def _parameter(value: Any) -> Any:

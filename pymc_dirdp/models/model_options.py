@@ -13,7 +13,7 @@ from pymc_dirdp.models.graph import (
 )
 from pymc_dirdp.models.privacy_unit import NamedAxes, Stated, people_axes, unit_axes
 from pymc_dirdp.models.questions import Answer, OpenQuestionError, asking
-from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_by_name
 
 TRIALS = ("Binomial", "Multinomial", "BetaBinomial", "DirichletMultinomial")
 """The distributions of which one observation is a number of trials, which may be those of as many people."""
@@ -67,7 +67,7 @@ class ModelOptions:
                 "contribution= out; or leave unit= out if each trial is a record, of which a person holds so many."
             )
         one_of(("auto", *NOISES), mechanism=self.mechanism)
-        adjacency_named(self.relation)
+        adjacency_by_name(self.relation)
 
     @property
     def relation(self) -> str:
@@ -79,7 +79,7 @@ class ModelOptions:
     @property
     def records_are_public(self) -> bool:
         """Whether the number of records is public: under replace-one."""
-        return adjacency_named(self.relation).records_are_public
+        return adjacency_by_name(self.relation).records_are_public
 
     @property
     def trials_are_people(self) -> bool:

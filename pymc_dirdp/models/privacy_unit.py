@@ -14,7 +14,7 @@ from typing import Protocol, final
 
 from pymc_dirdp.checks import groups_of_names, integer, list_of_names
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.privacy.people import Adjacency, Contribution, adjacency_named
+from pymc_dirdp.privacy.people import Adjacency, Contribution, adjacency_by_name
 
 Unit = str | int | tuple[str | int, ...]
 
@@ -57,12 +57,12 @@ class Stated:
         groups_of_names(disjoint=self.disjoint or ())
         if self.counted is not None and (not isinstance(self.counted, str) or self.contribution is None or self.unit):
             raise ArgumentError("Expected counted to be the name of a column, with contribution and without unit.")
-        adjacency_named(self.adjacency)
+        adjacency_by_name(self.adjacency)
 
     @property
     def relation(self) -> Adjacency:
         """What is replaced or removed."""
-        return adjacency_named(self.adjacency)
+        return adjacency_by_name(self.adjacency)
 
     @property
     def sizes_are_public(self) -> bool:

@@ -19,7 +19,7 @@ from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.texts.codec import facts_of, value_of
-from pymc_dirdp.texts.grammar import plain
+from pymc_dirdp.texts.grammar import to_builtin
 
 Family = Literal["dirichlet", "beta"]
 KindName = Literal["multinomial", "categorical", "dirichlet-multinomial", "binomial", "bernoulli", "beta-binomial"]
@@ -184,7 +184,9 @@ class Table:
     def as_in_a_text(self) -> Self:
         """The same table, whose labels have the types with which a text gives them back."""
         kind = tuple[Any, ...]
-        labels = {dim: own and value_of(kind, plain(facts_of(plain_labels(own)))) for dim, own in self.coords.items()}
+        labels = {
+            dim: own and value_of(kind, to_builtin(facts_of(plain_labels(own)))) for dim, own in self.coords.items()
+        }
         return replace(self, coords=labels, dims=self.dims or None)
 
     @property

@@ -14,14 +14,14 @@ from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.checks import at_least, one_line, one_of
 from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories
-from pymc_dirdp.counting.tables import count_between, count_families, refuse_absent
+from pymc_dirdp.counting.tables import count_between, count_families, refuse_missing_columns
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.mechanisms.choices import QuantilesMechanism, TreeMechanism
 from pymc_dirdp.networks.builders import refuse_labels, refuse_names
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.choices import Bins, Structure
 from pymc_dirdp.releases.ledger_charge import Sealed, charged_choice, people_of
 from pymc_dirdp.releases.wording import warn_if_seeded
@@ -133,7 +133,7 @@ def choose_structure(
     people = people_of(bound)
     names, lengths = list(labels), [len(values) for values in labels.values()]
     mechanism = tree_within(part, lengths, adjacency=adjacency, contribution=people[1])
-    refuse_absent(records, labels, bound=bound, times=counts)
+    refuse_missing_columns(records, labels, bound=bound, times=counts)
     sealed = Sealed(records, ledger)
     del records
     warn_if_seeded("structure", random_seed=random_seed)
@@ -248,7 +248,7 @@ def tree_within(
     >>> round(mechanism.pure_epsilon, 3)
     1.0
     """
-    relation = adjacency_named(adjacency)
+    relation = adjacency_by_name(adjacency)
 
     def mechanism(inverse: float) -> TreeMechanism:
         scale = 1 / inverse
@@ -385,7 +385,7 @@ def choose_bins(
     mechanism = QuantilesMechanism.for_guarantee(
         guarantee, n_bins=n_bins, n_candidates=len(edges), adjacency=adjacency, contribution=people[1]
     )
-    refuse_absent(records, {name: []}, bound=bound)
+    refuse_missing_columns(records, {name: []}, bound=bound)
     sealed = Sealed(records, ledger)
     del records
     warn_if_seeded("set of bins", random_seed=random_seed)

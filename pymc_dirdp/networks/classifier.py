@@ -31,7 +31,7 @@ from pymc_dirdp.networks.builders import Parents, Prior, bayesian_network, class
 from pymc_dirdp.networks.fitting import measurements_of
 from pymc_dirdp.networks.prediction import Predictor
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.opened import Published, opened
 from pymc_dirdp.releases.plan import plan
@@ -334,7 +334,7 @@ def _made_up(
     columns: dict[str, Any], people: dict[str, Any], *, categories: Categories, adjacency: str
 ) -> dict[str, Any]:
     """Records that are planned for: all with the first label of each variable, as many where that is public."""
-    n = max(map(len, columns.values())) if adjacency_named(adjacency).records_are_public else 1
+    n = max(map(len, columns.values())) if adjacency_by_name(adjacency).records_are_public else 1
     return {name: [categories[name][0]] * n for name in columns} | {name: range(n) for name in people}
 
 

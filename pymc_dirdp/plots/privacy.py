@@ -26,7 +26,7 @@ from pymc_dirdp.plots.axes import (
 )
 from pymc_dirdp.plots.kinds import drawn_by, is_release, refuse
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.claims import Claiming
 from pymc_dirdp.releases.facts import in_range
 from pymc_dirdp.releases.opened import Opened, content_of, opened
@@ -127,7 +127,7 @@ def _one_record(mechanism: TableMechanism) -> bool:
 
 def _parameters(mechanism: TableMechanism) -> dict[str, float]:
     """What the published bounds take."""
-    drawn, relation = mechanism.tempered, adjacency_named(mechanism.adjacency)
+    drawn, relation = mechanism.tempered, adjacency_by_name(mechanism.adjacency)
     assert drawn is not None
     return {
         "r": drawn.r,

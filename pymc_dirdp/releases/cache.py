@@ -20,12 +20,12 @@ class Cache[Key: Hashable, Value]:
 
     Parameters
     ----------
-    most_bytes : int
+    max_bytes : int
         What all values take together at most. A single larger value stays until there is another one.
     """
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._values: OrderedDict[Key, Value] = OrderedDict()
         self._bytes: dict[Key, int] = {}
         self._lock = Lock()
@@ -60,7 +60,7 @@ class Cache[Key: Hashable, Value]:
         self._values.move_to_end(key)
         for used in {last, key}:
             self._bytes[used] = bytes_of(self._values[used])
-        while len(self._values) > 1 and sum(self._bytes.values()) > self._most_bytes:
+        while len(self._values) > 1 and sum(self._bytes.values()) > self._max_bytes:
             oldest, _ = self._values.popitem(last=False)
             del self._bytes[oldest]
 

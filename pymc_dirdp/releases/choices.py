@@ -25,8 +25,8 @@ from pymc_dirdp.mechanisms.choices import ChoiceMechanism, QuantilesMechanism, T
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.texts.codec import LaidOut, Layout, Remade, facts_of, value_of
-from pymc_dirdp.texts.grammar import Text, at, digest, version_of
+from pymc_dirdp.texts.codec import Layout, RebuiltOnCopy, WithLayout, facts_of, value_of
+from pymc_dirdp.texts.grammar import Text, checked_version, digest, error_location
 
 # So that a model with their labels is not planned as if they were public.
 _UNPAID: WeakValueDictionary[int, "Bins"] = WeakValueDictionary()
@@ -46,7 +46,7 @@ def _laid_out(**chosen: str) -> Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateChoice(Remade, LaidOut, Labelled, Text):
+class PrivateChoice(RebuiltOnCopy, WithLayout, Labelled, Text):
     """What was chosen privately from the records. A subclass says what that is.
 
     Attributes
@@ -79,7 +79,7 @@ class PrivateChoice(Remade, LaidOut, Labelled, Text):
     def __post_init__(self) -> None:
         one_line(unit=self.unit)
         one_line(identity=self.identity)
-        version_of(self.library_version)
+        checked_version(self.library_version)
         if not self._is_consistent:
             raise ArgumentError("the mechanism does not choose such a thing.")
 
@@ -141,26 +141,26 @@ class PrivateChoice(Remade, LaidOut, Labelled, Text):
         for name, mine, its in (("adjacency", self.adjacency, adjacency), ("unit", self.unit, unit)):
             if mine != its:
                 raise ArgumentError(
-                    f"The {self.called} came from a choice for {name}={mine!r} and the release is for {its!r}, so "
+                    f"The {self.kind} came from a choice for {name}={mine!r} and the release is for {its!r}, so "
                     "their losses do not add up. Choose and release for the same people."
                 )
 
     @classmethod
     @override
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
         if cls is not PrivateChoice:
-            return super().from_facts(facts)
-        kinds: dict[Any, type[Self]] = {f"pymc_dirdp {kind.called}": kind for kind in cls.__subclasses__()}
+            return super().from_dict(facts)
+        kinds: dict[Any, type[Self]] = {f"pymc_dirdp {kind.kind}": kind for kind in cls.__subclasses__()}
         if type(facts) is not dict or (kind := kinds.get(facts.get("format"))) is None:
             raise ArgumentError("Something was chosen before, and it is neither bins nor a structure.")
-        with at(f"the {kind.called} that {'were' if kind.called.endswith('s') else 'was'} chosen before"):
-            return kind.from_facts(facts)
+        with error_location(f"the {kind.kind} that {'were' if kind.kind.endswith('s') else 'was'} chosen before"):
+            return kind.from_dict(facts)
 
     @override
-    def refuse_unkept(self) -> None:
+    def check_guarantee(self) -> None:
         if not self.mechanism.satisfies(self.guarantee):
             raise ReleaseError(
-                f"The choice of the {self.called} does not keep {self.guarantee}, although its facts say so. Ask for "
+                f"The choice of the {self.kind} does not keep {self.guarantee}, although its facts say so. Ask for "
                 "it again; to choose again costs privacy again."
             )
 
@@ -210,8 +210,8 @@ class Bins(PrivateChoice):
     edges: tuple[float, ...]
     mechanism: QuantilesMechanism
 
-    called: ClassVar[str] = "bins"
-    made_by: ClassVar[str] = "choose_bins"
+    kind: ClassVar[str] = "bins"
+    created_by: ClassVar[str] = "choose_bins"
     layout: ClassVar[Layout] = _laid_out(column="column", edges="edges")
 
     @override
@@ -333,8 +333,8 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
     parents: tuple[tuple[str, tuple[str, ...]], ...]
     mechanism: TreeMechanism
 
-    called: ClassVar[str] = "structure"
-    made_by: ClassVar[str] = "choose_structure"
+    kind: ClassVar[str] = "structure"
+    created_by: ClassVar[str] = "choose_structure"
     layout: ClassVar[Layout] = _laid_out(parents="parents_by_name")
 
     @override
@@ -386,9 +386,9 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
 
     @classmethod
     @override
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
         parents = value_of(dict[str, tuple[str, ...]], facts["parents"])
-        return cls(parents=tuple(parents.items()), **cls.own_fields(facts, "parents"))
+        return cls(parents=tuple(parents.items()), **cls.parse_fields(facts, "parents"))
 
     @property
     @override
@@ -453,7 +453,7 @@ def refuse_unpaid_bins(dims: Iterable[Iterable[Any]], choices: Sequence[PrivateC
 def refuse_all_spent(guarantee: Guarantee, choices: Sequence[PrivateChoice]) -> None:
     """Refuse choices that leave nothing of the guarantee."""
     if choices and not Composition(curves_of(choices)).satisfies(guarantee):
-        each = "; ".join(f"the {choice.called} {choice.guarantee}" for choice in choices)
+        each = "; ".join(f"the {choice.kind} {choice.guarantee}" for choice in choices)
         raise UnattainableError(
             f"What was chosen before does not keep {guarantee} by itself: it keeps, one by one, {each}. Relax the "
             "guarantee; to choose again would cost more."

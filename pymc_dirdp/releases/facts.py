@@ -230,7 +230,7 @@ def _rests_on(stored: Opened) -> Lines:
     elif plan.reading.relation.records_are_public:
         parts.append("how many there are, and who took part")
     yield Line("not protected", "; ".join([*parts, "the categories and the prior", *others]), 1)
-    yield from (Line(choice.called, choice.in_words, 1) for choice in plan.after)
+    yield from (Line(choice.kind, choice.in_words, 1) for choice in plan.after)
     yield Line("assumed", "; ".join(believed(plan, released=stored.release is not None)), 1)
     yield Line("adjacency", plan.adjacency, 2)
     yield Line("draws", f"{plan.released_draws}, all of them covered", 2)

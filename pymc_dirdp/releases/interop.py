@@ -11,7 +11,7 @@ from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.opened import computable, opened
 
 __all__ = ["as_mechanism", "to_dp_accounting", "to_opendp"]
@@ -156,7 +156,7 @@ def to_opendp(mechanism: TableMechanism) -> Any:
         raise ArgumentError(
             f"Expected a mechanism for a table of counts, such as a DirichletMechanism, got {type_name(mechanism)}."
         )
-    records_are_public = adjacency_named(mechanism.adjacency).records_are_public
+    records_are_public = adjacency_by_name(mechanism.adjacency).records_are_public
     dp.enable_features("contrib", "honest-but-curious")
     shape = mechanism.shape
 

@@ -37,13 +37,13 @@ from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.texts.codec import facts_of
 from pymc_dirdp.texts.files import read_text
-from pymc_dirdp.texts.grammar import Text, digest, understood
+from pymc_dirdp.texts.grammar import Text, digest, parse
 
 TEXT_GROUP = "release"
 """The group of a tree that holds the text, in a variable of the name `text`."""
 type Published = xr.DataTree | str | PathLike[str]
 """A release, or the path of the file that :func:`pymc_dirdp.save` wrote."""
-_OPENED: Cache[str, "Opened | PairsRelease"] = Cache(most_bytes=2**28)
+_OPENED: Cache[str, "Opened | PairsRelease"] = Cache(max_bytes=2**28)
 
 
 @final
@@ -375,7 +375,7 @@ def opened(release: Any) -> Opened:
             "This is a release of pairs of columns, which has no tables with draws. Pass it to dirdp.fit, "
             "dirdp.synthetic, dirdp.log_likelihood, dirdp.predict_log_proba or dirdp.estimate(release, columns=[...])."
         )
-    raise ReleaseError(f"Expected a release, got a text of the kind {found.called!r}.")
+    raise ReleaseError(f"Expected a release, got a text of the kind {found.kind!r}.")
 
 
 def content_of(source: Any) -> Any:
@@ -399,7 +399,7 @@ def from_text(text: str) -> "Opened | PairsRelease":
         encoded = text.encode()
     except UnicodeEncodeError:
         raise ReleaseError("The release is damaged: its text holds halves of characters.") from None
-    found = remembered(understood(encoded, Release, PairsRelease))
+    found = remembered(parse(encoded, Release, PairsRelease))
     assert isinstance(found, Opened | PairsRelease)
     return found
 

@@ -34,8 +34,8 @@ from pymc_dirdp.releases.choices import PrivateChoice, with_choices
 from pymc_dirdp.releases.claims import Claim
 from pymc_dirdp.releases.wording import NOTHING_ELSE
 from pymc_dirdp.sampling.bits import SOURCES
-from pymc_dirdp.texts.codec import LaidOut, Layout, Remade
-from pymc_dirdp.texts.grammar import Text, at, library_version, version_of
+from pymc_dirdp.texts.codec import Layout, RebuiltOnCopy, WithLayout
+from pymc_dirdp.texts.grammar import Text, checked_version, error_location, library_version
 
 if TYPE_CHECKING:
     from pymc_dirdp.releases.report import Report
@@ -47,7 +47,7 @@ _TABLE = "records"
 
 @final
 @dataclass(frozen=True, repr=False)
-class PairsPlan(Remade, LaidOut, Text):
+class PairsPlan(RebuiltOnCopy, WithLayout, Text):
     """What will be measured of a wide table, decided before any record is counted. It is public.
 
     Attributes
@@ -82,17 +82,17 @@ class PairsPlan(Remade, LaidOut, Text):
     library_version: str = field(default_factory=library_version)
     after: tuple[PrivateChoice, ...] = ()
 
-    called: ClassVar[str] = "plan of pairs"
-    made_by: ClassVar[str] = "plan"
+    kind: ClassVar[str] = "plan of pairs"
+    created_by: ClassVar[str] = "plan"
     layout: ClassVar[Layout] = {
         **{name: name for name in ("statement", "protected", "library_version", "guarantee", "n_records")},
         "people": {name: f"stated.{name}" for name in _PEOPLE},
         **{name: name for name in ("columns", "mechanism", "after")},
     }
-    left_out: ClassVar[frozenset[str]] = frozenset({"after"})
+    omitted_if_empty: ClassVar[frozenset[str]] = frozenset({"after"})
 
     def __post_init__(self) -> None:
-        version_of(self.library_version)
+        checked_version(self.library_version)
         names = [name for name, _ in self.columns]
         if len(set(names)) < len(names) or not all(map(is_path_name, names)):
             raise ArgumentError("its columns have no names of their own.")
@@ -154,9 +154,9 @@ class PairsPlan(Remade, LaidOut, Text):
         return {name: list(labels) for name, labels in self.columns}
 
     @override
-    def refuse_unkept(self) -> None:
+    def check_guarantee(self) -> None:
         for choice in self.after:
-            choice.refuse_unkept()
+            choice.check_guarantee()
         if not self.composition.satisfies(self.guarantee):
             raise UnattainableError(f"The plan does not keep {self.guarantee}, although it says so. Call plan() again.")
 
@@ -186,7 +186,7 @@ class PairsPlan(Remade, LaidOut, Text):
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class PairsRelease(Remade, Text):
+class PairsRelease(RebuiltOnCopy, Text):
     """Noisy counts of all pairs of columns, which may be published.
 
     Attributes
@@ -218,8 +218,8 @@ class PairsRelease(Remade, Text):
     entry: Receipt | None
     counts: tuple[NDArray[np.int64], ...]
 
-    called: ClassVar[str] = "release of pairs"
-    made_by: ClassVar[str] = "sample"
+    kind: ClassVar[str] = "release of pairs"
+    created_by: ClassVar[str] = "sample"
 
     def __post_init__(self) -> None:
         one_of((*SOURCES["exact"], "seed"), randomness=self.randomness)
@@ -231,15 +231,15 @@ class PairsRelease(Remade, Text):
 
     @classmethod
     @override
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        with at("its plan"):
-            plan = PairsPlan.from_facts(facts["plan"])
-        return cls(plan=plan, **cls.own_fields(facts, "plan"))
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        with error_location("its plan"):
+            plan = PairsPlan.from_dict(facts["plan"])
+        return cls(plan=plan, **cls.parse_fields(facts, "plan"))
 
     @override
-    def refuse_unkept(self) -> None:
+    def check_guarantee(self) -> None:
         for choice in self.plan.after:
-            choice.refuse_unkept()
+            choice.check_guarantee()
 
     @property
     def is_seeded(self) -> bool:
@@ -328,7 +328,7 @@ def _believed(plan: PairsPlan) -> tuple[str, ...]:
         "the categories and all options were chosen without the data",
         bounded_by(plan.unit_label, plan.contribution),
         "the release is drawn as the plan says, once",
-        *(f"the {choice.called} came from the mechanism that the file states, once" for choice in plan.after),
+        *(f"the {choice.kind} came from the mechanism that the file states, once" for choice in plan.after),
     )
 
 
@@ -363,7 +363,7 @@ def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
     truths, *others = NOT_PROTECTED
     public = ["the number of records, and who took part"] if plan.stated.sizes_are_public else []
     guarantee += [Line("not protected", "; ".join((truths, *public, "the categories", *others)), 1)]
-    guarantee += [Line(choice.called, choice.in_words, 1) for choice in plan.after]
+    guarantee += [Line(choice.kind, choice.in_words, 1) for choice in plan.after]
     guarantee += [Line("assumed", "; ".join(_believed(plan)), 1), Line("adjacency", plan.adjacency, 2)]
     how = [Line("mechanism", mechanism.in_short, 0), Line("mechanism", mechanism.in_short, 2)]
     sd = f"{mechanism.drawn_noise.sd:.3g}"

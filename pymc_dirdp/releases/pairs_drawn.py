@@ -29,7 +29,7 @@ from pymc_dirdp.releases.plan import Options
 from pymc_dirdp.releases.wording import warn_if_seeded, warn_if_weak
 from pymc_dirdp.sampling.bits import Bits, Seed, generator, randomness
 from pymc_dirdp.texts.codec import facts_of
-from pymc_dirdp.texts.grammar import digest, refuse_unreadable
+from pymc_dirdp.texts.grammar import check_readable, digest
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -107,7 +107,7 @@ def sample_pairs(
         _refuse_other_model(chosen, model)
     else:
         chosen = plan_of_pairs(guarantee, model, progressbar=progressbar, **planning)
-    refuse_unreadable(chosen)
+    check_readable(chosen)
     if not chosen.composition.satisfies(chosen.guarantee):
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
     sealed, source = Sealed(model, ledger), randomness(random_seed, sampler="exact")

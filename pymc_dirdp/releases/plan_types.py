@@ -26,8 +26,8 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.choices import PrivateChoice, with_choices
 from pymc_dirdp.releases.wording import assumed
-from pymc_dirdp.texts.codec import LaidOut, Layout, Remade, fields_of, value_of
-from pymc_dirdp.texts.grammar import Text, at, library_version, version_of
+from pymc_dirdp.texts.codec import Layout, RebuiltOnCopy, WithLayout, fields_of, value_of
+from pymc_dirdp.texts.grammar import Text, checked_version, error_location, library_version
 
 if TYPE_CHECKING:
     from pymc_dirdp.releases.report import Report
@@ -39,7 +39,7 @@ def records_name(observed: str) -> str:
 
 
 @dataclass(frozen=True)
-class PlannedTable(LaidOut):
+class PlannedTable(WithLayout):
     """One table of a plan.
 
     Attributes
@@ -71,10 +71,10 @@ class PlannedTable(LaidOut):
         "prior": "table.prior",
         "one_person_adds": "mechanism.contributed",
         "mechanism": "mechanism_name",
-        "parameters": "mechanism.own_facts",
+        "parameters": "mechanism.json_parameters",
         "chosen_from": "choice",
     }
-    left_out: ClassVar[frozenset[str]] = frozenset({"totals"})
+    omitted_if_empty: ClassVar[frozenset[str]] = frozenset({"totals"})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", self.table.as_in_a_text)
@@ -106,7 +106,7 @@ class PlannedTable(LaidOut):
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Remade, LaidOut, Text):
+class Plan(RebuiltOnCopy, WithLayout, Text):
     """What will be done with the data, decided before any of them is counted. It is public: safe to print or to write.
 
     Attributes
@@ -178,8 +178,8 @@ class Plan(Remade, LaidOut, Text):
     library_version: str = field(default_factory=library_version)
     after: tuple[PrivateChoice, ...] = ()
 
-    called: ClassVar[str] = "plan"
-    made_by: ClassVar[str] = "plan"
+    kind: ClassVar[str] = "plan"
+    created_by: ClassVar[str] = "plan"
     # The first sentences follow from the numbers.
     layout: ClassVar[Layout] = {
         **{name: name for name in ("statement", "protected", "assumptions", "library_version", "guarantee")},
@@ -195,13 +195,13 @@ class Plan(Remade, LaidOut, Text):
         "tables": "parts",
         "after": "after",
     }
-    left_out: ClassVar[frozenset[str]] = frozenset({"after"})
+    omitted_if_empty: ClassVar[frozenset[str]] = frozenset({"after"})
 
     def __post_init__(self) -> None:
         one_of(STRATEGIES, strategy=self.strategy)
         one_of(OBJECTIVES, objective=self.objective)
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
-        version_of(self.library_version)
+        checked_version(self.library_version)
         object.__setattr__(self, "released_draws", integer(1, released_draws=self.released_draws))
         if self.released_draws > MOST_DRAWS:
             raise ArgumentError(f"it has more than {MOST_DRAWS} draws.")
@@ -267,12 +267,12 @@ class Plan(Remade, LaidOut, Text):
 
     @classmethod
     @override
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
         parts = []
         for number, table in enumerate(facts["tables"], start=1):
-            with at(f"table {number}"):
+            with error_location(f"table {number}"):
                 parts.append(PlannedTable.of_facts(table, facts["adjacency"]))
-        return cls(parts=tuple(parts), **cls.own_fields(facts, "parts"))
+        return cls(parts=tuple(parts), **cls.parse_fields(facts, "parts"))
 
     def __repr__(self) -> str:
         # The tables that the one line of a plan names.
@@ -339,9 +339,9 @@ class Plan(Remade, LaidOut, Text):
         )
 
     @override
-    def refuse_unkept(self) -> None:
+    def check_guarantee(self) -> None:
         for choice in self.after:
-            choice.refuse_unkept()
+            choice.check_guarantee()
         if not self.composition.satisfies(self.guarantee):
             raise UnattainableError(f"The plan does not keep {self.guarantee}, although it says so. Call plan() again.")
 

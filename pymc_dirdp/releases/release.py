@@ -36,7 +36,7 @@ from pymc_dirdp.releases.view import try_view, view
 from pymc_dirdp.releases.wording import warn_if_ranked, warn_if_seeded
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
 from pymc_dirdp.signatures import user_facing
-from pymc_dirdp.texts.grammar import refuse_unreadable
+from pymc_dirdp.texts.grammar import check_readable
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -177,7 +177,7 @@ def sample_sealed(
     ledger = sealed.ledger
     check_ledger_type(ledger)
     chosen = plan_for(guarantee, model, progressbar=progressbar, **planning)
-    refuse_unreadable(chosen)
+    check_readable(chosen)
     composition = chosen.composition
     # Verified again, on the exact curve and without tolerance: a plan may come from a file.
     if not composition.satisfies(chosen.guarantee):

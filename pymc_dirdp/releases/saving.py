@@ -66,14 +66,14 @@ def save(release: xr.DataTree | Text, path: str | PathLike[str], *, overwrite: b
 
 
 @user_facing
-def load(path: str | PathLike[str], *, most_bytes: int = MAX_BYTES) -> Any:
+def load(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     """What :func:`save` wrote. Nothing in the file is believed.
 
     Parameters
     ----------
     path : path-like
         It is unpacked if it is a file of gzip.
-    most_bytes : int, default 2**26
+    max_bytes : int, default 2**26
         The longest text that is read, after it was unpacked. It may hold a value for every eight of these bytes, so
         that a small file cannot fill the memory. A million cells take about 50 MB.
 
@@ -105,7 +105,7 @@ def load(path: str | PathLike[str], *, most_bytes: int = MAX_BYTES) -> Any:
     ...     bool(dirdp.verify(dirdp.load(f"{folder}/hair.json")))
     True
     """
-    text = read_text(path, most_bytes=most_bytes)
+    text = read_text(path, max_bytes=max_bytes)
     if isinstance(text, Release):
         return view(of_release(text))
     return tree_of_pairs(remembered(text)) if isinstance(text, PairsRelease) else text

@@ -18,7 +18,7 @@ from pymc_dirdp.mechanisms.outputs import Output
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.sampling.bits import SOURCES
 from pymc_dirdp.texts.codec import facts_of
-from pymc_dirdp.texts.grammar import Text, at, digest
+from pymc_dirdp.texts.grammar import Text, digest, error_location
 
 _SEED = "seed"
 
@@ -54,8 +54,8 @@ class Release(Text):
         """Whether it was drawn with a seed, or rests on a choice that was."""
         return self.randomness == _SEED or any(choice.reproducible for choice in self.plan.after)
 
-    called: ClassVar[str] = "release"
-    made_by: ClassVar[str] = "sample"
+    kind: ClassVar[str] = "release"
+    created_by: ClassVar[str] = "sample"
 
     def __post_init__(self) -> None:
         one_of((*SOURCES[self.plan.sampler], _SEED), randomness=self.randomness)
@@ -64,16 +64,16 @@ class Release(Text):
 
     @classmethod
     @override
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        with at("its plan"):
-            plan = Plan.from_facts(facts["plan"])
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        with error_location("its plan"):
+            plan = Plan.from_dict(facts["plan"])
         output = {part.table.name: _output(facts["output"], part, plan.released_draws) for part in plan.parts}
-        return cls(plan=plan, output=output, **cls.own_fields(facts, "plan", "output"))
+        return cls(plan=plan, output=output, **cls.parse_fields(facts, "plan", "output"))
 
     @override
-    def refuse_unkept(self) -> None:
+    def check_guarantee(self) -> None:
         for choice in self.plan.after:
-            choice.refuse_unkept()
+            choice.check_guarantee()
 
     @property
     @override
@@ -103,5 +103,5 @@ def _output(facts: Mapping[str, Any], part: PlannedTable, draws: int, *, most_sh
     name = part.table.name
     if draws * math.prod(part.table.shape) > most_shares:
         raise ArgumentError(f"it has more than {most_shares} shares in all its draws.")
-    with at(f"the output of {shown(name)}"):
+    with error_location(f"the output of {shown(name)}"):
         return part.mechanism.read_output(facts[name], name, draws=draws, of_success=part.table.family == "beta")

@@ -19,7 +19,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import DirdpError, UnsupportedModelError
 from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.axes import PUBLIC_TOTALS, cell_dims, cell_labels, share_dims, share_labels
 from pymc_dirdp.releases.deferred import Deferred
 from pymc_dirdp.releases.expected_errors import ExpectedErrors
@@ -271,7 +271,7 @@ def privacy_group(plan: Plan, pure_epsilon: float) -> xr.Dataset:
             "guarantee": type(plan.guarantee).__name__,
             **asdict(plan.guarantee),
             "statement": str(plan.guarantee),
-            "adjacency": adjacency_named(plan.adjacency).name,
+            "adjacency": adjacency_by_name(plan.adjacency).name,
             "neighbours": plan.reading.neighbours,
             "unit": plan.unit_label,
             "protected": plan.protected,

@@ -232,7 +232,7 @@ def believed(plan: "Plan", *, released: bool) -> tuple[str, ...]:
             if n is not None
         ),
         *([f"{filled(plan.min_count)}, in every data set that could occur"] if plan.min_count > 0 else []),
-        *(f"the {choice.called} came from the mechanism that the file states, once" for choice in plan.after),
+        *(f"the {choice.kind} came from the mechanism that the file states, once" for choice in plan.after),
         f"the release was drawn as it says, once, by the {plan.sampler} sampler" if released else drawn,
         *([fast] if plan.sampler == "fast" else []),
     )

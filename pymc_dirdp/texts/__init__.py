@@ -1,1 +1,1 @@
-"""The form of every text that leaves the house, from which it is read again."""
+"""The format of every text that the library writes and reads."""

@@ -1,11 +1,11 @@
-"""From a value to the facts that a text holds of it, and back, by the annotations of its class.
+"""Serialize values to the facts that a text contains, and parse them, by the annotations of their class.
 
-A fact is a text, a number, a truth value, None, a list, an object or an array of numbers: what JSON has. A dataclass is
-an object with a fact for each of its fields, in their order, or as its `layout` arranges them. Reading believes
-nothing: a fact has exactly the type that is annotated, a truth value is no number and an integer is no double, and
-everything else is checked by the class, in `__post_init__`, so that a value is valid however it was made.
+A fact is a JSON value: a text, a number, a Boolean, None, a list, an object or an array of numbers. A dataclass is
+an object with a fact for each of its fields, in their order, or as its `layout` arranges them. Parsing trusts
+nothing: a fact has exactly the annotated type, a Boolean is not a number and an integer is not a
+double. The class checks everything else in `__post_init__`, so that every value is valid.
 
-The proof that nothing more was written is no business of this file: see :mod:`pymc_dirdp.texts.grammar`.
+:mod:`pymc_dirdp.texts.grammar` proves that a text contains nothing else.
 """
 
 import dataclasses
@@ -24,38 +24,38 @@ from pymc_dirdp.errors import ArgumentError, shown
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
 type Layout = Mapping[str, str | Layout]
-"""Where the facts of an object stand: by name the path of an attribute, or the layout of an object within."""
+"""The layout of an object: each name maps to the path of an attribute, or to the layout of a nested object."""
 
 
 _hints = cache(get_type_hints)
 
 
-class LaidOut:
-    """A dataclass whose text has another order than its fields, other names, or facts that follow from others.
+class WithLayout:
+    """A dataclass whose text differs from its fields in order or names, or has facts that follow from others.
 
-    A path of the layout whose first name is no field is that of a property. It is written for people and never read: a
-    text that states anything else there is not the one that is written.
+    A path whose first name is not a field is that of a property. It is written for people and never parsed: a text that
+    states anything else there is refused, because it would be written differently.
     """
 
     layout: ClassVar[Layout]
-    """By the name of a fact the path of its attribute, as `"table.prior"`."""
-    left_out: ClassVar[frozenset[str]] = frozenset()
-    """The facts that are not written where they are empty."""
+    """The path of the attribute of each fact, such as `"table.prior"`."""
+    omitted_if_empty: ClassVar[frozenset[str]] = frozenset()
+    """The facts that are not written if they are empty."""
 
 
-class Remade:
-    """A frozen dataclass that is made of its fields again when it is copied or unpickled.
+class RebuiltOnCopy:
+    """A frozen dataclass that is rebuilt from its fields when it is copied or unpickled.
 
-    So it is checked again, and what it has computed stays behind, which could be what another one has computed.
+    So the copy is validated, and has no cached results, which could be those of another value.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        given = (field.name for field in dataclasses.fields(self) if field.init)  # type: ignore[arg-type]  # a dataclass
-        return partial(type(self), **{name: getattr(self, name) for name in given}), ()
+        names = (field.name for field in dataclasses.fields(self) if field.init)  # type: ignore[arg-type]  # a dataclass
+        return partial(type(self), **{name: getattr(self, name) for name in names}), ()
 
 
 def facts_of(value: Any) -> Any:
-    """The facts of a value, in objects, lists, texts, numbers and arrays of numbers.
+    """The facts of a value: objects, lists, texts, numbers and arrays of numbers.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def facts_of(value: Any) -> Any:
     if isinstance(value, Guarantee):
         return guarantee_facts(value)
     if hasattr(type(value), "to_facts"):
-        return value.to_facts()
+        return value.to_dict()
     if dataclasses.is_dataclass(value):
         return facts_by_field(value)
     if isinstance(value, Mapping):
@@ -82,39 +82,39 @@ def facts_of(value: Any) -> Any:
 
 def facts_by_field(value: Any) -> dict[str, Any]:
     """The facts of a dataclass: one for each field, or as its layout arranges them."""
-    if isinstance(value, LaidOut):
-        return _arranged(value, value.layout)
+    if isinstance(value, WithLayout):
+        return _apply_layout(value, value.layout)
     return {field.name: facts_of(getattr(value, field.name)) for field in dataclasses.fields(value)}
 
 
 def value_of[T](kind: type[T], facts: Any) -> T:
-    """The value of a kind of which these are the facts; errors of all kinds if it is none.
+    """The value of type `kind` with these facts. Raises any of several errors if there is none.
 
     Examples
     --------
     >>> value_of(tuple[int, ...], [2, 3])
     (2, 3)
     """
-    value: T = _read(kind, facts)
+    value: T = _parse(kind, facts)
     return value
 
 
 def fields_of(kind: Any, facts: Mapping[str, Any], *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The arguments that make a dataclass of these facts; `without` those that its class reads itself."""
+    """The constructor arguments of a dataclass with these facts, `without` those that its class parses itself."""
     names = [field.name for field in dataclasses.fields(kind) if field.init]
-    if issubclass(kind, LaidOut):
-        facts = _by_field({name: [] for name in kind.left_out} | dict(facts), kind.layout)
-    elif unknown := _of_type(dict, facts).keys() - names:
-        raise ArgumentError(f"{shown(min(unknown))} is no fact of {kind.__name__}.")
+    if issubclass(kind, WithLayout):
+        facts = _undo_layout({name: [] for name in kind.omitted_if_empty} | dict(facts), kind.layout)
+    elif unknown := _require_type(dict, facts).keys() - names:
+        raise ArgumentError(f"{shown(min(unknown))} is not a fact of {kind.__name__}.")
     return {name: field_of(kind, name, facts[name]) for name in names if name not in without}
 
 
 def field_of(kind: type, name: str, fact: Any) -> Any:
-    """The value of a field of a dataclass of which this is the fact."""
+    """The value of a field of a dataclass, parsed from its fact."""
     try:
-        return _read(_hints(kind)[name], fact)
+        return _parse(_hints(kind)[name], fact)
     except TypeError:
-        raise ArgumentError(f"{shown(name)} has a value of another type than it has in such a text.") from None
+        raise ArgumentError(f"{shown(name)} has a value of the wrong type.") from None
 
 
 def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
@@ -124,28 +124,28 @@ def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def guarantee_of(facts: Mapping[str, Any]) -> Guarantee:
-    """The guarantee that was written; errors of all kinds if it is none."""
-    numbers = {n: math.inf if x == "inf" else x for n, x in _of_type(dict, facts).items() if n != "kind"}
+    """Parse a guarantee. Raises any of several errors if it is invalid."""
+    numbers = {n: math.inf if x == "inf" else x for n, x in _require_type(dict, facts).items() if n != "kind"}
     if set(map(type, numbers.values())) != {float}:
         raise TypeError
     return KINDS[facts["kind"]](**numbers)
 
 
 def label_facts(label: Any) -> Any:
-    """A label as JSON: a text, a number or a truth value as it is, all else with the name of its kind."""
+    """A label as JSON: a text, a number or a Boolean as it is, anything else with the name of its kind."""
     if isinstance(label, np.datetime64):
         return {"time": str(label)}
     if isinstance(label, np.timedelta64):
         return {"nanoseconds": int(label.astype(np.int64))}
     if isinstance(label, np.uint64):
-        # Such numbers would become doubles beside smaller ones.
+        # Together with smaller numbers these would become doubles.
         return {"unsigned": int(label)}
     if isinstance(label, bytes):
         return {"bytes": label.hex()}
     if isinstance(label, str):
         return str.__str__(label)
-    plain = label.item() if isinstance(label, np.generic) else label
-    return {"number": str(plain)} if isinstance(plain, float) and not math.isfinite(plain) else plain
+    builtin = label.item() if isinstance(label, np.generic) else label
+    return {"number": str(builtin)} if isinstance(builtin, float) and not math.isfinite(builtin) else builtin
 
 
 def label_of(label: Any) -> Any:
@@ -166,101 +166,101 @@ def label_of(label: Any) -> Any:
     raise TypeError
 
 
-def _arranged(value: Any, layout: Layout) -> dict[str, Any]:
+def _apply_layout(value: Any, layout: Layout) -> dict[str, Any]:
     """The facts of a value as a layout arranges them."""
     facts = {
-        name: facts_of(attrgetter(path)(value)) if isinstance(path, str) else _arranged(value, path)
+        name: facts_of(attrgetter(path)(value)) if isinstance(path, str) else _apply_layout(value, path)
         for name, path in layout.items()
     }
-    return {name: fact for name, fact in facts.items() if name not in value.left_out or len(fact)}
+    return {name: fact for name, fact in facts.items() if name not in value.omitted_if_empty or len(fact)}
 
 
-def _by_field(facts: Mapping[str, Any], layout: Layout) -> dict[str, Any]:
-    """The same facts by the fields of their class, and of the dataclasses in these fields."""
-    found: dict[str, Any] = {}
-    for names, path in _places(layout):
+def _undo_layout(facts: Mapping[str, Any], layout: Layout) -> dict[str, Any]:
+    """The same facts by the fields of their class, and of nested dataclasses."""
+    values: dict[str, Any] = {}
+    for names, path in _layout_paths(layout):
         field, _, inner = path.partition(".")
         fact = reduce(getitem, names, facts)
         if inner:
-            found.setdefault(field, {})[inner] = fact
+            values.setdefault(field, {})[inner] = fact
         else:
-            found[field] = fact
-    return found
+            values[field] = fact
+    return values
 
 
-def _places(layout: Layout, within: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Where each fact stands, and the path of its attribute."""
+def _layout_paths(layout: Layout, prefix: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The names that lead to each fact, and the path of its attribute."""
     for name, path in layout.items():
         if isinstance(path, str):
-            yield (*within, name), path
+            yield (*prefix, name), path
         else:
-            yield from _places(path, (*within, name))
+            yield from _layout_paths(path, (*prefix, name))
 
 
-def _read(kind: Any, facts: Any) -> Any:
-    """What :func:`value_of` returns, of any annotation."""
+def _parse(kind: Any, facts: Any) -> Any:
+    """Parse a value of any annotation, for :func:`value_of`."""
     origin, inner = get_origin(kind), get_args(kind)
     if isinstance(kind, TypeAliasType):
-        return _read(kind.__value__, facts)
+        return _parse(kind.__value__, facts)
     if isinstance(origin, TypeAliasType):
         # NumPy's name for an array of some kind of number.
-        return _read(origin.__value__[inner], facts)
+        return _parse(origin.__value__[inner], facts)
     if kind is Any:
-        # What may be anything in Python is a label.
+        # A value of any type is a label.
         return label_of(facts)
     if origin in (Union, types.UnionType):
-        return _alternative(inner, facts)
+        return _parse_union(inner, facts)
     if origin is Literal:
         if facts not in inner:
-            raise ArgumentError(f"{shown(facts)} is none of {', '.join(map(str, inner))}.")
+            raise ArgumentError(f"{shown(facts)} is not one of {', '.join(map(str, inner))}.")
         return facts
     if origin is tuple:
-        return _tuple(inner, _of_type(list, facts))
+        return _parse_tuple(inner, _require_type(list, facts))
     if origin is np.ndarray:
-        return _array(inner[1], _of_type(list, facts))
+        return _parse_array(inner[1], _require_type(list, facts))
     if origin in (dict, Mapping):
-        return {name: _read(inner[1], fact) for name, fact in _of_type(dict, facts).items()}
+        return {name: _parse(inner[1], fact) for name, fact in _require_type(dict, facts).items()}
     if issubclass(kind, Guarantee):
         return guarantee_of(facts)
     if hasattr(kind, "from_facts"):
-        return kind.from_facts(facts)
+        return kind.from_dict(facts)
     if not dataclasses.is_dataclass(kind):
-        return _of_type(kind, facts)
+        return _require_type(kind, facts)
     return kind(**fields_of(kind, facts))  # type: ignore[operator]  # a class
 
 
-def _of_type(kind: type, fact: Any) -> Any:
-    """The fact, which has to be of this type itself: True is an int in Python."""
+def _require_type(kind: type, fact: Any) -> Any:
+    """The fact, which must have exactly this type: in Python True is also an int."""
     if type(fact) is not kind:
         raise TypeError
     return fact
 
 
-def _alternative(kinds: tuple[Any, ...], fact: Any) -> Any:
-    """The value of the first of these kinds that it can be of."""
+def _parse_union(kinds: tuple[Any, ...], fact: Any) -> Any:
+    """The value as the first of these types that fits."""
     if fact is None and types.NoneType in kinds:
         return None
     *others, last = (kind for kind in kinds if kind is not types.NoneType)
     for kind in others:
         with suppress(TypeError):
-            return _read(kind, fact)
-    return _read(last, fact)
+            return _parse(kind, fact)
+    return _parse(last, fact)
 
 
-def _tuple(kinds: tuple[Any, ...], facts: list[Any]) -> tuple[Any, ...]:
-    """As many values as there are, of one kind, or one of each kind."""
+def _parse_tuple(kinds: tuple[Any, ...], facts: list[Any]) -> tuple[Any, ...]:
+    """A tuple of any length with items of one type, or one item of each type."""
     item, *others = kinds
     if others != [...]:
-        return tuple(_read(kind, fact) for kind, fact in zip(kinds, facts, strict=True))
-    plain: set[Any] = {str, int, float, bool}
+        return tuple(_parse(kind, fact) for kind, fact in zip(kinds, facts, strict=True))
+    builtin: set[Any] = {str, int, float, bool}
     # A text may hold a million of them.
-    if set(map(type, facts)) <= (plain if item is Any else plain & {item}):
+    if set(map(type, facts)) <= (builtin if item is Any else builtin & {item}):
         return tuple(facts)
-    return tuple(_read(item, fact) for fact in facts)
+    return tuple(_parse(item, fact) for fact in facts)
 
 
-def _array(kind: Any, facts: list[Any]) -> NDArray[Any]:
-    """All numbers at once; texts and truth values would become numbers of their own."""
+def _parse_array(kind: Any, facts: list[Any]) -> NDArray[Any]:
+    """Parse all numbers at once. Texts and Booleans are refused, because NumPy would convert them to numbers."""
     values, dtype = np.array(facts), np.dtype(*get_args(kind))
     if values.size and values.dtype.kind not in ("i" if dtype.kind == "i" else "if"):
         raise TypeError

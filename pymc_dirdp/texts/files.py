@@ -1,4 +1,4 @@
-"""Files that hold a text: written whole or not at all, and read within bounds."""
+"""Files of texts: written completely or not at all, and read within bounds."""
 
 import gzip
 import tempfile
@@ -11,62 +11,62 @@ from typing import Any
 
 from pymc_dirdp.checks import file_path, integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.texts.grammar import Text, understood
+from pymc_dirdp.texts.grammar import Text, parse
 
 MAX_BYTES = 2**26
-"""The longest text that is read unless more are allowed. A million cells take about 50 MB."""
+"""The default maximum size of a text. A million cells take about 50 MB."""
 
 
 def write_text(text: str, path: str | PathLike[str], *, overwrite: bool) -> None:
-    """Write a text to a file, compressed if its name ends in `.gz`. What is there stays until the text is complete.
+    """Write a text to a file, compressed if its name ends in `.gz`. An existing file stays until the text is complete.
 
     Raises
     ------
     FileExistsError
-        If there is another file of this name, and it is not to be overwritten.
+        If there is another file of this name and `overwrite` is False.
     ArgumentError
-        If there is something of this name that is no file.
+        If the path exists and is not a file.
     OSError
         If the file cannot be written.
     """
     file, content = file_path(path=path), text.encode()
     if file.suffix == ".gz":
-        # Without a time, so that the same text is the same file.
+        # Without a timestamp, so that equal texts give equal files.
         content = gzip.compress(content, mtime=0)
     if not overwrite and file.is_file() and file.stat().st_size == len(content) and file.read_bytes() == content:
         return
-    with new_file(file, overwrite=overwrite) as aside, aside.open("xb") as new:
-        new.write(content)
+    with new_file(file, overwrite=overwrite) as temporary, temporary.open("xb") as handle:
+        handle.write(content)
 
 
 @contextmanager
 def new_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
-    """The path of a file that is written aside, and takes the place of `path` if nothing goes wrong.
+    """The path of a temporary file that replaces `path` if there is no error.
 
-    The name is taken at the beginning, so before anything is spent: no two processes write the same file.
+    The name is reserved at the start, before any budget is spent, so no two processes write the same file.
 
     Parameters
     ----------
     path : Path
-        The name that the file gets.
+        The final name of the file.
     overwrite : bool
-        Whether it may replace another file.
+        Whether to replace an existing file.
 
     Raises
     ------
     FileExistsError
         If there is such a file already.
     ArgumentError
-        If what is there is no file.
+        If the path exists and is not a file.
     OSError
-        If no file can be made there.
+        If no file can be created there.
     """
     if path.is_dir():
         raise ArgumentError(f"{path} is a folder. Name a file in it.")
     if path.exists() and not path.is_file():
-        raise ArgumentError(f"{path} is no ordinary file, such as a device. Give another name.")
-    taken = not overwrite or not (path.exists() or path.is_symlink())
-    if taken:
+        raise ArgumentError(f"{path} is not a regular file. Give another name.")
+    reserved = not overwrite or not (path.exists() or path.is_symlink())
+    if reserved:
         try:
             path.touch(exist_ok=False)
         except FileExistsError:
@@ -75,66 +75,66 @@ def new_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
                 "overwrite=True to replace it."
             ) from None
     try:
-        # In a folder of its own it has its own name, by which a function may choose how to write it.
+        # In a separate folder it has the same name, by whose suffix a function may choose the format.
         with tempfile.TemporaryDirectory(prefix=path.name, suffix=".new", dir=path.parent) as folder:
-            aside = Path(folder) / path.name
-            yield aside
-            aside.replace(path)
-            taken = False
+            temporary = Path(folder) / path.name
+            yield temporary
+            temporary.replace(path)
+            reserved = False
     finally:
-        if taken:
+        if reserved:
             path.unlink(missing_ok=True)
 
 
-def read_text(path: str | PathLike[str], *kinds: type[Text], most_bytes: int = MAX_BYTES) -> Any:
-    """What the text in a file says. Nothing in the file is believed.
+def read_text(path: str | PathLike[str], *kinds: type[Text], max_bytes: int = MAX_BYTES) -> Any:
+    """Parse the text in a file. Nothing in the file is trusted.
 
-    Line ends that became those of Windows on the way are read as they were written.
+    Line ends that were converted to those of Windows are accepted.
 
     Parameters
     ----------
     path : path-like
-        It is unpacked if it is a file of gzip.
+        It is decompressed if it is a gzip file.
     *kinds : type
-        What is expected; by default any text of this library.
-    most_bytes : int, default 2**26
-        The longest text that is read, after it was unpacked. It may hold a value for every eight of these bytes, so
-        that a small file cannot fill the memory.
+        The expected kinds; by default any text of this library.
+    max_bytes : int, default 2**26
+        The maximum size of the decompressed text. It may contain one value for every eight of these bytes,
+        so that a small file cannot fill the memory.
 
     Raises
     ------
     ReleaseError
-        If the file holds anything else than such a text, was changed, contradicts itself, or is too long.
+        If the file is not such a text, was changed, contradicts itself, or is too long.
     UnattainableError
-        If it is a plan or a choice that does not keep its guarantee.
+        If it is a plan or a choice that does not satisfy its guarantee.
     OSError
         If there is no such file, or it cannot be read.
     """
-    file, most = file_path(path=path), integer(1, most_bytes=most_bytes)
-    content = _read(file, most)
-    # The first bytes of files of netCDF, as xarray writes them.
+    file, max_size = file_path(path=path), integer(1, max_bytes=max_bytes)
+    content = _read(file, max_size)
+    # The first bytes of netCDF files, as xarray writes them.
     if content.startswith((b"\x89HDF", b"CDF")):
         raise ReleaseError(
             f"Open {file} by xarray.open_datatree: it is a netCDF file, as to_netcdf writes it. dirdp.load reads the "
             "text that dirdp.save writes."
         )
     try:
-        # Within a text of JSON no such byte stands but between its lines. Texts have 10 to 20 bytes for each value.
-        return understood(content.replace(b"\r\n", b"\n"), *kinds, most_nodes=most // 8)
+        # In JSON this byte occurs only between lines. Texts have 10 to 20 bytes for each value.
+        return parse(content.replace(b"\r\n", b"\n"), *kinds, max_nodes=max_size // 8)
     except ReleaseError as error:
         raise ReleaseError(f"{file}: {error}") from None
 
 
-def _read(file: Path, most: int) -> bytes:
-    """The bytes of a file, unpacked; no more of them are read than may be."""
+def _read(file: Path, max_size: int) -> bytes:
+    """The decompressed bytes of a file; no more than the maximum are read."""
     try:
-        with file.open("rb") as opened:
-            # The first bytes of a file of gzip.
-            packed = opened.read(2) == b"\x1f\x8b"
-            opened.seek(0)
-            content = bytes((gzip.GzipFile(fileobj=opened) if packed else opened).read(most + 1))
+        with file.open("rb") as handle:
+            # The first bytes of a gzip file.
+            packed = handle.read(2) == b"\x1f\x8b"
+            handle.seek(0)
+            content = bytes((gzip.GzipFile(fileobj=handle) if packed else handle).read(max_size + 1))
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise ReleaseError(f"{file} is not a gzip file, or is damaged.") from None
-    if len(content) > most:
-        raise ReleaseError(f"{file} is longer than most_bytes={most}. Pass a larger number if you expect that.")
+    if len(content) > max_size:
+        raise ReleaseError(f"{file} is longer than max_bytes={max_size}. Pass a larger number if you expect that.")
     return content

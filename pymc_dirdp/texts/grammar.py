@@ -1,10 +1,10 @@
-"""The form of every text that leaves the house: JSON in one canonical order, with a version and a digest.
+"""The format of all texts: JSON in one canonical order, with a version and a digest.
 
-A plan, a release, a private choice and a bandit's transcript are each a :class:`Text`: it says its facts, and is made
-of them, as :mod:`pymc_dirdp.texts.codec` writes and reads a dataclass. :func:`understood` reads any of them and
-believes nothing. The grammar is closed: what is understood of a text is written again, and has to be the same text,
-byte for byte. So a text has no place for anything that the library does not understand, and nothing is allocated that
-the text does not hold.
+A plan, a release, a private choice and a bandit's transcript are each a :class:`Text`: it is serialized and parsed
+by :mod:`pymc_dirdp.texts.codec`. :func:`parse` reads any of them and trusts nothing. The grammar
+is closed: the parsed text is written again, and has to be the same text, byte for byte. So a text
+cannot contain anything that the library does not know, and parsing allocates no more than the size
+of the text implies.
 """
 
 import abc
@@ -32,67 +32,68 @@ _SORTED = json.JSONEncoder(sort_keys=True, allow_nan=False)
 
 
 class Text(abc.ABC):
-    """What is published as a text: it says facts alone, and each is checked when it is read."""
+    """An object that is published as a text of facts, each of which is checked when it is read."""
 
-    called: ClassVar[str]
-    """What it is, in a word or two; a text says it in its first line."""
+    kind: ClassVar[str]
+    """The kind of text, in a word or two, which is stated in its first line."""
     version: ClassVar[int] = 1
     """The version of the grammar of this kind of text."""
-    made_by: ClassVar[str]
-    """The function that makes it."""
+    created_by: ClassVar[str]
+    """The function that creates it."""
 
     @property
-    def own_facts(self) -> dict[str, Any]:
-        """All that it says, in texts, numbers, lists, dicts and arrays of numbers: those of its dataclass."""
+    def body(self) -> dict[str, Any]:
+        """The facts of its dataclass, as texts, numbers, lists, dicts and arrays of numbers."""
         return facts_by_field(self)
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """What says these facts; errors of all kinds if nothing does. Whether a guarantee follows is not decided."""
-        return cls(**cls.own_fields(facts))
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """The object with these facts. Raises any of several errors if they are invalid; the guarantee is not
+        checked."""
+        return cls(**cls.parse_fields(facts))
 
     @classmethod
-    def own_fields(cls, facts: Mapping[str, Any], *without: str) -> dict[str, Any]:
-        """The arguments of its dataclass that these facts are, without those that it reads in another way."""
-        own = {name: fact for name, fact in facts.items() if name not in ("format", "version")}
-        return fields_of(cls, own, without=without)
+    def parse_fields(cls, facts: Mapping[str, Any], *without: str) -> dict[str, Any]:
+        """The constructor arguments with these facts, without those that the class parses itself."""
+        body = {name: fact for name, fact in facts.items() if name not in ("format", "version")}
+        return fields_of(cls, body, without=without)
 
     @property
     def problem(self) -> str | None:
-        """What of its facts cannot be true together, in a sentence; None if all of them can."""
+        """The contradiction among its facts, as a sentence; None if they are consistent."""
         return None
 
-    def refuse_unkept(self) -> None:  # noqa: B027  # A release is verified instead.
-        """Refuse a plan or a choice that does not keep its guarantee; of a release, :func:`pymc_dirdp.verify` says."""
+    def check_guarantee(self) -> None:  # noqa: B027  # A release is verified instead.
+        """Refuse a plan or a choice that does not satisfy its guarantee. :func:`pymc_dirdp.verify` checks releases."""
 
     @cached_property
-    def said(self) -> dict[str, Any]:
-        """All that the text says but its digest, with arrays as they are."""
-        return {"format": f"{_FORMAT}{self.called}", "version": self.version} | self.own_facts
+    def content(self) -> dict[str, Any]:
+        """The content of the text without its digest, with arrays as they are."""
+        return {"format": f"{_FORMAT}{self.kind}", "version": self.version} | self.body
 
-    def to_facts(self) -> dict[str, Any]:
-        """The same, as a text within another one has them."""
-        return self.said
+    def to_dict(self) -> dict[str, Any]:
+        """The content, for a text that contains this one."""
+        return self.content
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The same in texts, numbers, lists and dicts."""
-        found: dict[str, Any] = plain(self.said)
-        return found
+        """The content in texts, numbers, lists and dicts."""
+        facts: dict[str, Any] = to_builtin(self.content)
+        return facts
 
     @cached_property
     def digest(self) -> str:
-        """A fingerprint of all that the text says."""
-        return digest(self.said)
+        """A fingerprint of the content."""
+        return digest(self.content)
 
     @cached_property
     def text(self) -> str:
         """The text, with its digest: a line for each fact, and for each row of a table."""
-        return in_lines({"digest": self.digest} | self.said)
+        return to_lines({"digest": self.digest} | self.content)
 
 
 class _MisreadError(ReleaseError):
-    """A text that says something wrong, and where."""
+    """An error in a text, and its location."""
 
     def __init__(self, problem: str, *places: str) -> None:
         super().__init__(problem)
@@ -103,8 +104,8 @@ class _MisreadError(ReleaseError):
 
 
 @contextmanager
-def at(place: str) -> Iterator[None]:
-    """Where in a text the facts stand that are read here; an error about them names it."""
+def error_location(place: str) -> Iterator[None]:
+    """Add the location in the text to errors about the facts that are parsed here."""
     try:
         yield
     except InternalError:
@@ -119,83 +120,83 @@ def at(place: str) -> Iterator[None]:
         raise _MisreadError("it has unknown fields, or values that contradict one another", place) from None
 
 
-def understood(content: bytes, *kinds: type[Text], most_nodes: float = math.inf, longest_problem: int = 500) -> Text:
-    """What a text says, whatever its author.
+def parse(source: bytes, *kinds: type[Text], max_nodes: float = math.inf, max_problem: int = 500) -> Text:
+    """Parse a text from any source.
 
     Parameters
     ----------
     content : bytes
     *kinds : type
         What is expected; by default any text of this library.
-    most_nodes : float, optional
-        The most values, lists and objects that a text may hold. They are counted before any of them is built, because
-        an empty list takes twenty times as much memory as its text.
-    longest_problem : int, default 500
-        The longest problem that an error repeats.
+    max_nodes : float, optional
+        The maximum number of values, lists and objects in the text. They are counted before any of them is built,
+        because an empty list takes twenty times as much memory as its text.
+    max_problem : int, default 500
+        The maximum length of a problem that an error repeats.
 
     Raises
     ------
     ReleaseError
-        If it is no such text, or says anything that none says. Whether a release keeps its guarantee is another
-        question, see :func:`pymc_dirdp.verify`.
+        If it is not such a text, or contains anything else. :func:`pymc_dirdp.verify` checks whether
+        a release satisfies its guarantee.
     UnattainableError
-        If it is a plan or a choice that does not keep its guarantee.
+        If it is a plan or a choice that does not satisfy its guarantee.
     """
     # Each value opens a list or an object, or follows a comma; those within quotes only add to the bound.
-    if sum(map(content.count, (b"[", b"{", b","))) > most_nodes:
+    if sum(map(source.count, (b"[", b"{", b","))) > max_nodes:
         raise ReleaseError(
-            "It holds more values than a text of so many bytes. Pass a larger most_bytes= if you expect that."
+            "It contains more values than a text of this size. Pass a larger max_bytes= if you expect that."
         )
-    expected = " or ".join(kind.called for kind in kinds) or "text of pymc_dirdp"
+    expected = " or ".join(text_class.kind for text_class in kinds) or "text of pymc_dirdp"
     try:
-        facts = json.loads(content, object_pairs_hook=_distinct, parse_constant=_refused)
-        called = facts["format"].removeprefix(_FORMAT)
-        kind = _kind(called)
+        facts = json.loads(source, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
+        kind = facts["format"].removeprefix(_FORMAT)
+        text_class = _kind(kind)
     except (ValueError, RecursionError, LookupError, AttributeError, TypeError):
         raise ReleaseError(f"This is not a {expected}, such as dirdp.save writes, or it is damaged.") from None
-    if kinds and kind not in kinds:
-        raise ReleaseError(f"Expected a {expected}, got a text of the kind {kind.called!r}.")
-    if type(facts.get("version")) is not int or facts["version"] != kind.version:
+    if kinds and text_class not in kinds:
+        raise ReleaseError(f"Expected a {expected}, got a text of the kind {text_class.kind!r}.")
+    if type(facts.get("version")) is not int or facts["version"] != text_class.version:
         raise ReleaseError(
-            f"The {called} has another version of the format than {kind.version}, which this library reads. Call "
-            f"{kind.made_by}() again, or read it with the library that wrote it."
+            f"The {kind} has another version of the format than {text_class.version}, which this library reads. Call "
+            f"{text_class.created_by}() again, or read it with the library that wrote it."
         )
     try:
-        with at(called), np.errstate(over="raise", invalid="raise", divide="raise"):
+        with error_location(kind), np.errstate(over="raise", invalid="raise", divide="raise"):
             if facts.pop("digest", None) != digest(facts):
                 raise ReleaseError("it was changed after it was written: its digest does not match")
-            # Numbers may be far too large or too small to be computed with.
-            found = kind.from_facts(facts)
-            _refuse_more(found.text, content)
-            if found.problem is not None:
-                raise ReleaseError(found.problem)
+            # Numbers may overflow or underflow in computations.
+            text = text_class.from_dict(facts)
+            _check_rewritten(text.text, source)
+            if text.problem is not None:
+                raise ReleaseError(text.problem)
     except _MisreadError as error:
         inside = f" in {', '.join(error.places[1:])}" if error.places[1:] else ""
-        # A value that an error repeats may be as long as somebody has made it.
-        problem = error.problem if len(error.problem) <= longest_problem else f"{error.problem[:longest_problem]}..."
-        what = f"The {called} {'are' if called.endswith('s') else 'is'} damaged{inside}"
-        raise ReleaseError(f"{what}: {problem}. Ask its publisher for the text again.") from None
-    found.refuse_unkept()
-    return found
+        # A value in an error may be arbitrarily long.
+        problem = error.problem if len(error.problem) <= max_problem else f"{error.problem[:max_problem]}..."
+        subject = f"The {kind} {'are' if kind.endswith('s') else 'is'} damaged{inside}"
+        raise ReleaseError(f"{subject}: {problem}. Ask its publisher for the text again.") from None
+    text.check_guarantee()
+    return text
 
 
-def refuse_unreadable(text: Text) -> None:
-    """Refuse what could not be read again, before anything is charged for it or drawn."""
+def check_readable(text: Text) -> None:
+    """Check that a text can be read back, before anything is drawn or charged."""
     try:
-        again = type(text).from_facts(json.loads(in_lines(text.said)))
-        same = again.text.encode() == text.text.encode()
+        rebuilt = type(text).from_dict(json.loads(to_lines(text.content)))
+        is_same = rebuilt.text.encode() == text.text.encode()
     except (DirdpError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        same = False
-    if not same:
+        is_same = False
+    if not is_same:
         raise InternalError(
-            f"The text of this {text.called} would not be read as it is written, so nothing was drawn or charged. "
+            f"The text of this {text.kind} would not be read as it is written, so nothing was drawn or charged. "
             "Please report this."
         )
 
 
-def _kind(called: str) -> type[Text]:
-    # Where the classes of texts are; they are imported once a text of theirs is read.
-    homes = {
+def _kind(kind: str) -> type[Text]:
+    # The classes of texts, which are imported when a text of theirs is read.
+    classes = {
         "bandit": "pymc_dirdp.bandits.view:Transcript",
         "bins": "pymc_dirdp.releases.choices:Bins",
         "plan": "pymc_dirdp.releases.plan_types:Plan",
@@ -204,18 +205,19 @@ def _kind(called: str) -> type[Text]:
         "release": "pymc_dirdp.releases.text:Release",
         "structure": "pymc_dirdp.releases.choices:Structure",
     }
-    module, _, name = homes[called].partition(":")
-    found: type[Text] = getattr(import_module(module), name)
-    return found
+    module, _, name = classes[kind].partition(":")
+    text_class: type[Text] = getattr(import_module(module), name)
+    return text_class
 
 
-def _refuse_more(again: str, content: bytes) -> None:
-    """Refuse a text that is not the one that its facts are written as: so it says nothing else."""
-    if again.encode() != content:
-        ours, theirs = again.encode().split(b"\n"), content.split(b"\n")
-        # The second line is the digest, which differs because another one does.
-        differing = (i for i, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other and i != 1)
-        place = next(differing, min(len(ours), len(theirs)))
+def _check_rewritten(rewritten: str, content: bytes) -> None:
+    """Refuse a text that differs from the canonical text of its facts, so that it contains nothing else."""
+    if rewritten.encode() != content:
+        ours, theirs = rewritten.encode().split(b"\n"), content.split(b"\n")
+        # The second line is the digest, which differs whenever another line does.
+        pairs = enumerate(zip(ours, theirs, strict=False))
+        different_lines = (i for i, (our_line, their_line) in pairs if our_line != their_line and i != 1)
+        place = next(different_lines, min(len(ours), len(theirs)))
         raise ReleaseError(
             f"line {place + 1} is not as dirdp.save writes it, by its layout, its line ending or an unknown fact"
         )
@@ -223,49 +225,49 @@ def _refuse_more(again: str, content: bytes) -> None:
 
 def digest(facts: Mapping[str, Any]) -> str:
     """The SHA-256 of facts, in hexadecimal."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for piece in _pieces(facts, None):
-        found.update(piece.encode())
-    return found.hexdigest()
+        hasher.update(piece.encode())
+    return hasher.hexdigest()
 
 
-def in_lines(facts: Mapping[str, Any]) -> str:
-    """The facts as JSON: a line for each fact, and for each row of a table."""
+def to_lines(facts: Mapping[str, Any]) -> str:
+    """The facts as JSON, with one line for each fact and for each row of a table."""
     return "".join((*_pieces(facts, ""), "\n"))
 
 
-def version_of(value: Any) -> str:
-    """The version of the library that a text states; free text, which could hold anything, is refused."""
-    # A version of a package in Python, and no other text.
+def checked_version(value: Any) -> str:
+    """The version of the library that a text states. Free text is refused."""
+    # Only the version of a Python package.
     if not isinstance(value, str) or not re.fullmatch(r"\d[\w.+!-]{0,39}", value, re.ASCII):
-        raise ArgumentError("the version of the library is none.")
+        raise ArgumentError("the version of the library is not a version.")
     return value
 
 
-def plain(value: Any) -> Any:
-    """The same with lists in place of tuples and arrays, as JSON has them."""
+def to_builtin(value: Any) -> Any:
+    """The value with lists in place of tuples and arrays, as in JSON."""
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: to_builtin(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
         return value.tolist()
-    return [plain(item) for item in value] if isinstance(value, tuple | list) else value
+    return [to_builtin(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A dict without a name that stands twice, of which two readers could see different values."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A dict without duplicate names, for which two readers could see different values."""
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
         raise ValueError
-    return found
+    return unique
 
 
-def _refused(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     """NaN and Infinity are not JSON."""
     raise ValueError(constant)
 
 
 def _pieces(value: Any, indent: str | None) -> Iterator[str]:
-    """JSON, with a line for each fact and for each row of a table behind blanks; None sorts it into a single line."""
+    """Pieces of JSON, with one indented line for each fact and for each row of a table; None sorts it into one line."""
     encode, deeper = (_SORTED, None) if indent is None else (_JSON, f"{indent}  ")
     comma, start, end = (", ", "", "") if indent is None else (f",\n{deeper}", f"\n{deeper}", f"\n{indent}")
     if isinstance(value, np.ndarray) and not (value.ndim > 1 and value.size):
@@ -281,7 +283,7 @@ def _pieces(value: Any, indent: str | None) -> Iterator[str]:
         issubclass(kind, (Mapping, list, np.ndarray)) for kind in set(map(type, value))
     ):
         if _is_table(value):
-            # All rows at once: a call for each of a million rows takes long.
+            # All rows at once: a call for each of a million rows is slow.
             yield from (f"[{start}", encode.encode(value)[1:-1].replace("], [", f"]{comma}["), f"{end}]")
             return
         for i, item in enumerate(value):
@@ -293,8 +295,8 @@ def _pieces(value: Any, indent: str | None) -> Iterator[str]:
 
 
 def _is_table(rows: Any) -> bool:
-    """Whether a list holds lists of numbers alone."""
-    return all(type(row) is list for row in rows) and {type(one) for row in rows for one in row} <= {int, float}
+    """Whether a list contains only lists of numbers."""
+    return all(type(row) is list for row in rows) and {type(number) for row in rows for number in row} <= {int, float}
 
 
 def _rows(values: NDArray[Any], comma: str, *, at_once: int = 2**15) -> Iterator[str]:

@@ -109,7 +109,7 @@ def test_guarantees_about_different_units_do_not_add_up(path):
     assert ledger.unit is None
     ledger.spend(TENTH, what="hair", unit="household")
     assert ledger.unit == "household"
-    with pytest.raises(ArgumentError, match=r"are about unit='household'.*Keep one ledger for each unit"):
+    with pytest.raises(ArgumentError, match=r"are about unit='household'.*Keep a ledger for each unit"):
         ledger.spend(TENTH, what="hair", unit="person")
     assert len(ledger.entries()) == 1
     if path is not None:

@@ -8,7 +8,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits import Transcript
 from pymc_dirdp.bandits import runs as runs_of_bandits
-from pymc_dirdp.texts.grammar import understood
+from pymc_dirdp.texts.grammar import parse
 
 
 def run(**options):
@@ -140,10 +140,10 @@ def test_a_transcript_of_less_than_it_says_is_no_bandit(text_of_facts):
         facts["statement"] = f"{epsilon:g}-differential privacy"
         text = text_of_facts(facts).encode()
         if allowed:
-            assert understood(text).guarantee.epsilon == epsilon
+            assert parse(text).guarantee.epsilon == epsilon
         else:
             with pytest.raises(dirdp.errors.UnattainableError, match="although its transcript says so"):
-                understood(text)
+                parse(text)
 
 
 def test_a_transcript_is_verified_like_its_bandit(bandit, tmp_path):

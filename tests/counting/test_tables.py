@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pymc_dirdp.counting.bounding import Bound
-from pymc_dirdp.counting.tables import count, count_between, interval_of, refuse_absent
+from pymc_dirdp.counting.tables import count, count_between, interval_of, refuse_missing_columns
 from pymc_dirdp.errors import ArgumentError, DataError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Dask support is moving:FutureWarning")
@@ -172,7 +172,7 @@ def test_an_engine_counts_as_memory_does(in_engine, kind):
     expected = [np.sum((low <= seen) & (seen < high)) for low, high in zip([-np.inf, *EDGES], EDGES, strict=False)]
     expected += [np.sum(seen >= EDGES[-1])]
     records = in_engine(table)
-    refuse_absent(records, {"x": []}, bound=None)
+    refuse_missing_columns(records, {"x": []}, bound=None)
     found = count_between(records, "x", EDGES, None)
     assert found.tolist() == expected
     assert found.dtype == np.int64
@@ -182,7 +182,7 @@ def test_an_engine_keeps_a_few_records_of_each_unit(choosing):
     """A person with ten records in one interval, and one whose records lie in two."""
     table = pa.table({"x": [5.0] * 10 + [50.0] + [5.0, 50.0] * 4, "who": ["ann"] * 10 + ["bob"] + ["cid"] * 8})
     bound = Bound("who", 2)
-    refuse_absent(choosing(table), {"x": []}, bound=bound)
+    refuse_missing_columns(choosing(table), {"x": []}, bound=bound)
     seen = [count_between(choosing(table), "x", [10.0], bound) for _ in range(12)]
     assert {int(counts.sum()) for counts in seen} == {5}
     assert all(2 <= counts[0] <= 4 for counts in seen)
@@ -204,4 +204,4 @@ def test_columns_that_are_not_there_are_missed_before_a_record_is_read(in_engine
     table = pa.table({"x": [1.0], "who": ["ann"]})
     for column, bound in (("y", None), ("x", Bound("whom", 1))):
         with pytest.raises(ArgumentError, match="no column"):
-            refuse_absent(in_engine(table), {column: []}, bound=bound)
+            refuse_missing_columns(in_engine(table), {column: []}, bound=bound)

@@ -17,7 +17,7 @@ from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.people import Contribution
-from pymc_dirdp.texts.grammar import digest, in_lines
+from pymc_dirdp.texts.grammar import digest, to_lines
 from tests.planned import planned_sample
 
 EACH = Contribution(1, ("each",))
@@ -404,7 +404,7 @@ def test_a_forged_text_does_not_share_a_noise(tmp_path):
         ]
         forged["groups"] = groups
         forged.pop("digest")
-        (tmp_path / "forged.json").write_text(in_lines({"digest": digest(forged)} | forged))
+        (tmp_path / "forged.json").write_text(to_lines({"digest": digest(forged)} | forged))
         with pytest.raises(dirdp.errors.DirdpError):
             dirdp.load(tmp_path / "forged.json")
     assert [one["parameters"]["beside"] for one in json.loads(text)["tables"]] == [[[2, 1, 2]]] * 3

@@ -9,7 +9,7 @@ from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometric
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.outputs import DRAWS, Draws, Marginals, NoisyTable
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
-from pymc_dirdp.texts.grammar import plain
+from pymc_dirdp.texts.grammar import to_builtin
 
 TABLE = np.array([[30, 20, 10], [5, 0, 15]])
 MECHANISMS = [
@@ -26,9 +26,9 @@ MECHANISMS = [
 def test_an_output_is_read_back_from_its_facts_and_can_come_from_its_mechanism(mechanism, draws):
     output = mechanism.draw(TABLE, draws, sampler="fast", random_seed=7, n_records=80)
     assert type(output) is mechanism.output_kind
-    back = mechanism.read_output(output.to_facts(), "p", draws=draws, of_success=False)
+    back = mechanism.read_output(output.to_dict(), "p", draws=draws, of_success=False)
     assert type(back) is type(output)
-    assert plain(back.to_facts()) == plain(output.to_facts())
+    assert to_builtin(back.to_dict()) == to_builtin(output.to_dict())
     np.testing.assert_array_equal(back.values, output.values)
     assert list(mechanism.problems(output, "fast", 80)) == []
     # Draws are one output each; everything else is one output for all of them.
@@ -48,7 +48,7 @@ def test_an_output_is_read_back_from_its_facts_and_can_come_from_its_mechanism(m
             name: values.ndim for name, values in output.published.items()
         }
     with pytest.raises(ArgumentError, match="one number for each cell"):
-        mechanism.read_output({name: [1.0] for name in output.to_facts()}, "p", draws=draws, of_success=False)
+        mechanism.read_output({name: [1.0] for name in output.to_dict()}, "p", draws=draws, of_success=False)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[1:], ids=lambda one: type(one).__name__)
@@ -58,7 +58,7 @@ def test_noisy_counts_that_are_no_integers_are_off_the_exact_grid(mechanism):
     for name, values in output.published.items():
         changed = values.copy()
         changed.flat[0] += 0.5
-        facts = output.to_facts() | {name: changed.tolist()}
+        facts = output.to_dict() | {name: changed.tolist()}
         back = mechanism.read_output(facts, "p", draws=1, of_success=False)
         problems = list(mechanism.problems(back, "exact", 80))
         assert "a number is not on the grid of the exact sampler" in problems

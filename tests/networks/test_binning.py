@@ -9,7 +9,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, BudgetError, DataError
 from pymc_dirdp.networks import choosing
-from pymc_dirdp.texts.grammar import understood
+from pymc_dirdp.texts.grammar import parse
 
 AGES = np.random.default_rng(4).gamma(4, 12, 3000)
 CANDIDATES = range(1, 200)
@@ -219,11 +219,11 @@ def test_the_file_is_read_again_and_not_believed(bins, tmp_path, text_of_facts):
         {"more": 1},
     ):
         with pytest.raises(ArgumentError):
-            understood(text_of_facts(bins.facts | change).encode())
+            parse(text_of_facts(bins.facts | change).encode())
 
 
 def test_no_count_is_revealed(bins, numbers_in):
     """Neighbours with the same edges look the same, and no number of records stands anywhere."""
-    again = dirdp.releases.Bins.from_facts(json.loads(json.dumps(bins.facts)))
+    again = dirdp.releases.Bins.from_dict(json.loads(json.dumps(bins.facts)))
     assert (str(again), repr(again), again._repr_html_()) == (str(bins), repr(bins), bins._repr_html_())
     assert 3000 not in numbers_in(str(bins) + repr(bins) + json.dumps(bins.facts))

@@ -21,7 +21,7 @@ from pymc_dirdp.errors import (
 )
 from pymc_dirdp.networks import choosing
 from pymc_dirdp.networks.choosing import part_of, tree_within
-from pymc_dirdp.texts.grammar import understood
+from pymc_dirdp.texts.grammar import parse
 from tests.planned import planned_sample
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": ["x", "y", "z"], "c": ["no", "yes"], "d": ["no", "yes"], "one": ["only"]}
@@ -225,7 +225,7 @@ def test_a_structure_of_a_file_is_not_believed(structure, tmp_path, text_of_fact
             dirdp.load(path)
     for change in ({"unit": 3}, {"entry": 1}, {"guarantee": {"kind": "PureDP", "epsilon": 0.1}}, {"parents": []}):
         with pytest.raises(ArgumentError):
-            understood(text_of_facts(structure.facts | change).encode())
+            parse(text_of_facts(structure.facts | change).encode())
 
 
 def test_no_count_and_no_score_is_revealed(structure, release, numbers_in):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.privacy.people import ADJACENCIES, adjacency_named
+from pymc_dirdp.privacy.people import ADJACENCIES, adjacency_by_name
 
 CELLS = 3
 
@@ -32,7 +32,7 @@ def distances(relation):
 
 @pytest.mark.parametrize("name", ["replace-one", "add-remove"])
 def test_sensitivities_are_those_of_all_neighbours(name):
-    relation = adjacency_named(name)
+    relation = adjacency_by_name(name)
     changes = np.array(list(distances(name)))
     assert relation.delta_2_squared == (changes**2).sum(axis=1).max()
     assert relation.delta_1 == np.abs(changes).sum(axis=1).max()
@@ -42,18 +42,18 @@ def test_sensitivities_are_those_of_all_neighbours(name):
 @pytest.mark.parametrize("name", ["replace-one", "add-remove"])
 def test_the_number_of_records_is_public_where_no_neighbour_changes_it(name):
     changes = np.array(list(distances(name)))
-    assert adjacency_named(name).records_are_public == bool(np.all(changes.sum(axis=1) == 0))
-    assert ("public" in adjacency_named(name).statement) == adjacency_named(name).records_are_public
+    assert adjacency_by_name(name).records_are_public == bool(np.all(changes.sum(axis=1) == 0))
+    assert ("public" in adjacency_by_name(name).statement) == adjacency_by_name(name).records_are_public
 
 
 def test_relations_are_found_by_their_own_name_and_frozen():
     assert list(ADJACENCIES) == ["replace-one", "add-remove"]
     assert all(ADJACENCIES[name].name == name for name in ADJACENCIES)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        adjacency_named("add-remove").delta_inf = 0.5
+        adjacency_by_name("add-remove").delta_inf = 0.5
 
 
 @pytest.mark.parametrize(("wrong", "near"), [("replace_one", "replace-one"), ("Add-Remove", "add-remove")])
 def test_a_wrong_name_suggests_the_near_one(wrong, near):
     with pytest.raises(ArgumentError, match=f"Unknown adjacency '{wrong}'.*Did you mean '{near}'"):
-        adjacency_named(wrong)
+        adjacency_by_name(wrong)

@@ -168,7 +168,7 @@ def test_truths_lie_where_the_draws_say_and_not_where_a_naive_reading_says(kind,
         x = rng.multinomial(150, truth)
         output = mechanism.draw(x, 1, sampler="exact", random_seed=rng, n_records=150)
         (name,) = output.published
-        filled = edited(release, (("output", "p", name), output.to_facts()[name]))
+        filled = edited(release, (("output", "p", name), output.to_dict()[name]))
         if kind == "dirichlet":
             naive_reading = rng.dirichlet(150 * output.values[0] + prior, size=99)
         else:

@@ -159,7 +159,7 @@ def test_what_a_release_has_computed_counts():
 @pytest.mark.thorough
 def test_twenty_large_releases_stay_below_the_bound(monkeypatch):
     """Each has a hundred thousand cells, whose shares are looked at."""
-    cache = Cache(most_bytes=2**28)
+    cache = Cache(max_bytes=2**28)
     monkeypatch.setattr(opening, "_OPENED", cache)
     with pm.Model():
         p = pm.Dirichlet("p", a=np.ones((1000, 100)))

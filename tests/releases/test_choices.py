@@ -20,7 +20,7 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
 from pymc_dirdp.mechanisms.choices import QuantilesMechanism, TreeMechanism
 from pymc_dirdp.releases.choices import Bins, PrivateChoice, Structure
 from pymc_dirdp.texts.codec import value_of
-from pymc_dirdp.texts.grammar import understood
+from pymc_dirdp.texts.grammar import parse
 from tests.planned import planned_sample
 from tests.texts.test_grammar import changed, places
 
@@ -291,7 +291,7 @@ def test_a_dear_choice_is_not_covered_by_a_cheap_one_with_the_same_edges():
     every = dirdp.plan(target, table, mechanism="geometric", after=[dear, cheap, same])
     assert every.tables_alone.pure_epsilon == pytest.approx(20 - 10.001, rel=1e-3)
     # A copy of a file stands for what it is a copy of, also when that is gone.
-    copied = dirdp.releases.Bins.from_facts(cheap.facts)
+    copied = dirdp.releases.Bins.from_dict(cheap.facts)
     assert dirdp.plan(target, table, mechanism="geometric", after=[dear, copied, same]).after[1] == cheap
     # An earlier release has covered those with the same edges.
     planned_sample(target, table, mechanism="geometric", after=[dear, cheap, same])
@@ -299,7 +299,7 @@ def test_a_dear_choice_is_not_covered_by_a_cheap_one_with_the_same_edges():
     with pytest.raises(ArgumentError, match="nothing covers"):
         dirdp.plan(target, table, mechanism="geometric")
     dear, cheap = halves(5.0), halves(0.001)
-    copied = dirdp.releases.Bins.from_facts(cheap.facts)
+    copied = dirdp.releases.Bins.from_dict(cheap.facts)
     del cheap, every, same
     gc.collect()
     with pytest.raises(ArgumentError, match="nothing covers"):
@@ -438,7 +438,7 @@ STRANGE += [[], {}, [[]]]
 def read(text):
     """The choice and no text, or the text of the one error that is allowed."""
     try:
-        return understood(text.encode(), Bins, Structure), ""
+        return parse(text.encode(), Bins, Structure), ""
     except ArgumentError as error:
         return None, str(error)
 
@@ -450,8 +450,8 @@ def test_what_was_written_is_read(name, tmp_path):
     assert dirdp.load(path) == choice
     assert json.loads(path.read_text())["format"] == f"pymc_dirdp {name}"
     other = CHOICES["bins" if name == "structure" else "structure"]
-    with pytest.raises(ArgumentError, match=f"Expected a {other.called}, got a text of the kind"):
-        understood(path.read_bytes(), type(other))
+    with pytest.raises(ArgumentError, match=f"Expected a {other.kind}, got a text of the kind"):
+        parse(path.read_bytes(), type(other))
 
 
 @pytest.mark.parametrize("name", CHOICES)

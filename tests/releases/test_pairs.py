@@ -13,7 +13,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.releases.opened import content_of
 from pymc_dirdp.releases.pairs import PairsPlan, PairsRelease
-from pymc_dirdp.texts.grammar import digest, understood
+from pymc_dirdp.texts.grammar import digest, parse
 from tests.releases.wide_records import CATEGORIES, RECORDS, TARGET
 
 
@@ -45,12 +45,12 @@ def understood_again(facts):
 
 def test_a_release_is_its_text(release):
     stored = content_of(release)
-    assert isinstance(understood(stored.text.encode()), PairsRelease)
-    assert understood(stored.text.encode()).text == stored.text
+    assert isinstance(parse(stored.text.encode()), PairsRelease)
+    assert parse(stored.text.encode()).text == stored.text
     for again in (copy.copy(stored), copy.deepcopy(stored), pickle.loads(pickle.dumps(stored))):
         assert again.text == stored.text
     plan = stored.plan
-    assert understood(plan.text.encode()) == plan
+    assert parse(plan.text.encode()) == plan
     assert isinstance(pickle.loads(pickle.dumps(plan)), PairsPlan)
 
 
@@ -100,7 +100,7 @@ FORGED = (
 @pytest.mark.parametrize("change", FORGED, ids=lambda change: change.__name__)
 def test_texts_that_contradict_themselves(release, change):
     with pytest.raises(ReleaseError):
-        understood(edited(release, change))
+        parse(edited(release, change))
 
 
 @pytest.mark.parametrize("number", [2**62, -(2**62), 2**40])

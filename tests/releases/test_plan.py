@@ -20,7 +20,7 @@ from pymc_dirdp.planning.allocation import shares
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.opened import text_of
 from pymc_dirdp.releases.plan import Options, Planning, Sampling, with_options
-from pymc_dirdp.texts.grammar import refuse_unreadable
+from pymc_dirdp.texts.grammar import check_readable
 from tests.planned import planned_sample
 
 
@@ -384,7 +384,7 @@ def test_what_could_not_be_read_is_never_charged(number):
     object.__setattr__(damaged, "parts", (part,))
     ledger = dirdp.Ledger(TARGET)
     with pytest.raises(dirdp.errors.InternalError, match=r"nothing was drawn or charged\. Please report this"):
-        refuse_unreadable(damaged)
+        check_readable(damaged)
     if isinstance(number, float):
         # It is an integer again when the plan is bound to the model.
         release = dirdp.sample(damaged, hair_model(), ledger=ledger)

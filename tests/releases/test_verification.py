@@ -12,7 +12,7 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.accounting.entries import next_row
 from pymc_dirdp.errors import ArgumentError, LedgerError, ReleaseError
-from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.interop import as_mechanism
 from pymc_dirdp.releases.opened import from_text, opened
 from pymc_dirdp.releases.report import Report
@@ -288,8 +288,8 @@ def test_each_adjacency_has_its_own_words(releases):
     )
     assert "one record moves from one cell to another" in replaced
     assert "one record moves" not in removed
-    assert adjacency_named("add-remove").statement in removed
-    assert adjacency_named("add-remove").statement not in replaced
+    assert adjacency_by_name("add-remove").statement in removed
+    assert adjacency_by_name("add-remove").statement not in replaced
 
 
 SPENT = dirdp.PureDP(epsilon=0.1)

@@ -16,8 +16,8 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.texts.codec import LaidOut, facts_of, fields_of, label_of, value_of
-from pymc_dirdp.texts.grammar import in_lines, plain
+from pymc_dirdp.texts.codec import WithLayout, facts_of, fields_of, label_of, value_of
+from pymc_dirdp.texts.grammar import to_builtin, to_lines
 
 type Lengths = tuple[int, ...]
 
@@ -58,7 +58,7 @@ class Inner:
 
 
 @dataclass(frozen=True)
-class Outer(LaidOut):
+class Outer(WithLayout):
     inner: Inner
     draws: int
     public: bool
@@ -71,7 +71,7 @@ class Outer(LaidOut):
         "prior": "inner.prior",
         "more": "more",
     }
-    left_out: ClassVar = frozenset({"more"})
+    omitted_if_empty: ClassVar = frozenset({"more"})
 
     @property
     def statement(self):
@@ -95,7 +95,7 @@ EVERYTHING = Everything(
 
 
 def through_json(value):
-    return json.loads(in_lines(facts_of(value)))
+    return json.loads(to_lines(facts_of(value)))
 
 
 def test_what_is_written_is_read_again():
@@ -133,7 +133,7 @@ def test_nothing_else_is_read(name):
     del facts[name]
     with pytest.raises(KeyError, match=name):
         value_of(Everything, facts)
-    with pytest.raises(ArgumentError, match="'more' is no fact of Everything"):
+    with pytest.raises(ArgumentError, match="'more' is not a fact of Everything"):
         value_of(Everything, facts | {name: None, "more": 1})
 
 
@@ -213,5 +213,5 @@ def test_whatever_is_read_is_written_as_it_was(facts):
             value = value_of(kind, facts)
         except (ArgumentError, LookupError, TypeError, ValueError):
             continue
-        again = plain(facts_of(value))
+        again = to_builtin(facts_of(value))
         assert json.dumps(again) == json.dumps(facts)

@@ -102,12 +102,12 @@ def test_a_text_that_is_too_long_is_refused_by_its_number_of_bytes(tmp_path):
     dirdp.save(dirdp.plan(APPROX, model()), path)
     content = path.read_bytes()
     assert len(content) < MAX_BYTES
-    assert dirdp.load(path, most_bytes=len(content)).text.encode() == content
-    with pytest.raises(ReleaseError, match=rf"text\.json is longer than most_bytes={len(content) - 1}\. Pass a larger"):
-        dirdp.load(path, most_bytes=len(content) - 1)
+    assert dirdp.load(path, max_bytes=len(content)).text.encode() == content
+    with pytest.raises(ReleaseError, match=rf"text\.json is longer than max_bytes={len(content) - 1}\. Pass a larger"):
+        dirdp.load(path, max_bytes=len(content) - 1)
     for wrong in (0, -1, 1.5, True, None):
-        with pytest.raises(ArgumentError, match="most_bytes"):
-            dirdp.load(path, most_bytes=wrong)
+        with pytest.raises(ArgumentError, match="max_bytes"):
+            dirdp.load(path, max_bytes=wrong)
 
 
 @pytest.mark.parametrize("start", [b"\x89HDF\r\n\x1a\n", b"CDF\x01", b"CDF\x05"])

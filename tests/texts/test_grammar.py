@@ -19,7 +19,7 @@ from pymc_dirdp.releases.opened import from_text, opened, text_of
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.view import view
-from pymc_dirdp.texts.grammar import digest, in_lines, plain, understood
+from pymc_dirdp.texts.grammar import digest, to_lines, to_builtin, parse
 from tests.planned import planned_sample
 from tests.releases.test_text import APPROX, KINDS, three_questions, two_tables
 
@@ -116,7 +116,7 @@ def refuse_or_understand(found, edits, text_of_facts, seed):
     for _ in range(edits):
         text = text_of_facts(an_edit(facts, every, rng))
         try:
-            again = understood(text.encode())
+            again = parse(text.encode())
         except (ReleaseError, UnattainableError) as error:
             said.append(str(error))
             continue
@@ -162,16 +162,16 @@ def test_an_edit_is_refused_or_says_what_it_says(texts, text_of_facts, kind, edi
 def test_an_array_is_written_as_its_lists(table):
     """In lines and for the digest; `json.dumps` is the oracle of the digest, and reads the lines."""
     facts = {"b": "ü], [", "a": table, "c": {"z": [1, {"q": table}], "none": [], "text": [["], ["], [1]]}}
-    lists = plain(facts)
-    assert in_lines(facts) == in_lines(lists)
-    assert json.dumps(json.loads(in_lines(facts))) == json.dumps(lists)
+    lists = to_builtin(facts)
+    assert to_lines(facts) == to_lines(lists)
+    assert json.dumps(json.loads(to_lines(facts))) == json.dumps(lists)
     compact = json.dumps(lists, sort_keys=True, allow_nan=False)
     assert digest(facts) == digest(lists) == hashlib.sha256(compact.encode()).hexdigest()
     if table.ndim == 2:
-        assert in_lines({"a": table}).count("\n") == (len(lists["a"]) + 4 if lists["a"] else 3)
+        assert to_lines({"a": table}).count("\n") == (len(lists["a"]) + 4 if lists["a"] else 3)
     for wrong in (np.nan, np.inf):
         with pytest.raises(ValueError, match="not JSON compliant"):
-            in_lines({"a": np.array([[1.0, wrong]])})
+            to_lines({"a": np.array([[1.0, wrong]])})
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ def refuse_all(texts, number, seed):
     for _ in range(number):
         content, before = hostile(texts[TEXTS[rng.integers(len(TEXTS))]].text, rng), time.process_time()
         with contextlib.suppress(ReleaseError, UnattainableError):
-            assert understood(content).text.encode() == content
+            assert parse(content).text.encode() == content
         longest = max(longest, time.process_time() - before)
     return longest
 
