@@ -13,9 +13,9 @@ def different[T: np.generic](values: NDArray[T]) -> tuple[NDArray[T], Integers]:
         low, high = int(values.min()), int(values.max())
         if high - low < values.size:
             # Integers that lie close together are looked up, which takes no search.
-            there = np.zeros(high - low + 1, dtype=np.bool_)
-            there[values - low] = True
-            place = np.cumsum(there) - 1
-            return np.flatnonzero(there).astype(values.dtype) + low, place[values - low]
-    found = np.unique(values)
-    return found, np.searchsorted(found, values)
+            present = np.zeros(high - low + 1, dtype=np.bool_)
+            present[values - low] = True
+            place = np.cumsum(present) - 1
+            return np.flatnonzero(present).astype(values.dtype) + low, place[values - low]
+    unique = np.unique(values)
+    return unique, np.searchsorted(unique, values)

@@ -26,12 +26,12 @@ MAX_RECORDS = 2**53
 """Above it a double no longer holds every integer, and the sums that follow would be rounded."""
 
 
-def _real(wanted: str, named: dict[str, object]) -> tuple[str, float]:
+def _real(requirement: str, named: dict[str, object]) -> tuple[str, float]:
     ((name, value),) = named.items()
     is_scalar = isinstance(value, numbers.Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
     if not is_scalar or isinstance(value, (bool, np.bool_)):
         # The error shows the type and not the value, because somebody may pass data here by mistake.
-        raise ArgumentError(f"Expected {name} {wanted}, got {type_name(value)}.")
+        raise ArgumentError(f"Expected {name} {requirement}, got {type_name(value)}.")
     try:
         return name, float(value)  # type: ignore[arg-type]
     except OverflowError:
@@ -49,10 +49,10 @@ def positive(**named: object) -> float:
 
 def at_least(bound: float, *, finite: bool = True, **named: object) -> float:
     """A real number that is not below `bound`."""
-    wanted = f">= {bound:g}" + (" and finite" if finite else "")
-    name, value = _real(wanted, named)
+    requirement = f">= {bound:g}" + (" and finite" if finite else "")
+    name, value = _real(requirement, named)
     if not value >= bound or (finite and not math.isfinite(value)):
-        raise ArgumentError(f"Expected {name} {wanted}, got {name}={value:g}.")
+        raise ArgumentError(f"Expected {name} {requirement}, got {name}={value:g}.")
     return value
 
 
@@ -64,16 +64,16 @@ def open_unit_interval(**named: object) -> float:
     return value
 
 
-def within(least: float, most: float, **named: ArrayLike) -> None:
+def within(low: float, high: float, **named: ArrayLike) -> None:
     """Refuse a number, or an array of them, that has entries below or above the bounds.
 
     Privacy curves are computed in doubles. Beyond such bounds products of parameters overflow or underflow, and whole
     numbers are rounded.
     """
     ((name, value),) = named.items()
-    if not np.all((np.asarray(value) >= least) & (np.asarray(value) <= most)):
+    if not np.all((np.asarray(value) >= low) & (np.asarray(value) <= high)):
         raise ArgumentError(
-            f"Expected {name} between {least:g} and {most:g}, where its privacy loss can be computed in doubles. "
+            f"Expected {name} between {low:g} and {high:g}, where its privacy loss can be computed in doubles. "
             "Rescale it."
         )
 
@@ -90,17 +90,19 @@ def one_of(allowed: Iterable[str], **named: object) -> str:
     """One of a few names; the error suggests the nearest one."""
     ((name, value),) = named.items()
     choices = list(allowed)
-    listed = ", ".join(map(repr, choices))
+    choices_text = ", ".join(map(repr, choices))
     if not isinstance(value, str):
-        raise ArgumentError(f"Expected {name} to be one of {listed}, got {type_name(value)}.")
+        raise ArgumentError(f"Expected {name} to be one of {choices_text}, got {type_name(value)}.")
     if value in choices:
         return value
-    raise ArgumentError(f"Unknown {name} {shown(value)}; expected one of {listed}.{_hint(value, choices, cutoff=0.4)}")
+    raise ArgumentError(
+        f"Unknown {name} {shown(value)}; expected one of {choices_text}.{_hint(value, choices, cutoff=0.4)}"
+    )
 
 
 def _hint(name: str, choices: Iterable[str], *, cutoff: float) -> str:
-    near = difflib.get_close_matches(name.lower(), list(choices), n=1, cutoff=cutoff)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    matches = difflib.get_close_matches(name.lower(), list(choices), n=1, cutoff=cutoff)
+    return f" Did you mean {matches[0]!r}?" if matches else ""
 
 
 def numbers_or_none(value: ArrayLike) -> Array | None:
@@ -116,13 +118,13 @@ def numbers_or_none(value: ArrayLike) -> Array | None:
     return array if isinstance(value, np.ndarray) and value.dtype != np.float64 else array.copy()
 
 
-def positive_array(*, fewest: int = 2, **named: ArrayLike) -> Array:
-    """A read-only copy of an array of finite positive numbers with at least `fewest` in its last axis."""
+def positive_array(*, min_entries: int = 2, **named: ArrayLike) -> Array:
+    """A read-only copy of an array of finite positive numbers with at least `min_entries` in its last axis."""
     ((name, value),) = named.items()
     array = numbers_or_none(value)
     if array is None:
         raise ArgumentError(f"Expected {name} to be an array of numbers, got {type_name(value)}.")
-    if array.ndim == 0 or array.shape[-1] < fewest:
+    if array.ndim == 0 or array.shape[-1] < min_entries:
         raise ArgumentError(
             f"Expected {name} to have at least two categories in its last axis, got shape {array.shape}. "
             "With one category there is nothing to estimate; write a Beta prior as the pair [alpha, beta]."
@@ -162,20 +164,20 @@ def checked_counts(
     if array.shape != shape:
         raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
     # A NaN is passed on by both.
-    least, most = array.min(initial=0.0), array.max(initial=0.0)
-    if not (math.isfinite(least) and math.isfinite(most)):
+    smallest, largest = array.min(initial=0.0), array.max(initial=0.0)
+    if not (math.isfinite(smallest) and math.isfinite(largest)):
         raise DataError(
             f"Some counts are missing or not finite. Write 0 for a cell without records. {missing_values()}"
         )
-    if least < 0:
+    if smallest < 0:
         raise DataError("Some counts are negative.")
-    is_whole = isinstance(counts, np.ndarray) and counts.dtype.kind in "biu"
-    if not is_whole and np.any(array != np.floor(array)):
+    is_integer = isinstance(counts, np.ndarray) and counts.dtype.kind in "biu"
+    if not is_integer and np.any(array != np.floor(array)):
         raise DataError(
             "Some counts are not integers. Pass unweighted counts of records; survey weights belong to the released "
             "shares."
         )
-    if most > MAX_RECORDS:
+    if largest > MAX_RECORDS:
         raise DataError("Some counts are above 2**53, so a double cannot represent them exactly.")
     if min_count and np.any(array < min_count):
         raise DataError(
@@ -190,9 +192,9 @@ def checked_counts(
     return array
 
 
-def _exact_sum(whole: Array) -> int:
+def _exact_sum(integers: Array) -> int:
     """The sum of integers up to 2**53, fewer than 2**36 of them, without rounding."""
-    numbers = whole.astype(np.int64)
+    numbers = integers.astype(np.int64)
     high: int = (numbers >> 26).sum(dtype=np.int64).item()
     low: int = (numbers & (2**26 - 1)).sum(dtype=np.int64).item()
     return (high << 26) + low
@@ -252,7 +254,7 @@ def mapping_of_names(**named: object) -> dict[str, Any]:
 
 
 # Characters that isprintable() takes for printable, and that take no place or look like a space.
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 
@@ -279,11 +281,11 @@ def identifier(value: object) -> str | None:
     if not isinstance(value, str | int) or isinstance(value, bool):
         return None
     try:
-        written = str(value)
+        spelling = str(value)
     except ValueError:  # An integer of thousands of digits.
         return None
-    text = unicodedata.normalize("NFKC", written).strip()
-    if not text.isprintable() or _UNSEEN.search(text):
+    text = unicodedata.normalize("NFKC", spelling).strip()
+    if not text.isprintable() or _INVISIBLE.search(text):
         return None
     # Folding and composing once may leave what a second time changes: a letter with two marks.
     for _ in range(2):

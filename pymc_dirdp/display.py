@@ -74,11 +74,11 @@ def uncertain(value: float, sd: float, low: float, high: float) -> tuple[str, st
     ('1 ± 0', '1 to 1')
     """
     decimals = 1 - math.floor(math.log10(sd)) if 0 < sd < math.inf else 6
-    ends = " to ".join(_rounded(end, decimals, whole=True) for end in (low, high))
-    return f"{_rounded(value, decimals, whole=not sd)} ± {_rounded(sd, decimals, whole=not sd)}", ends
+    ends = " to ".join(_round(end, decimals, whole=True) for end in (low, high))
+    return f"{_round(value, decimals, whole=not sd)} ± {_round(sd, decimals, whole=not sd)}", ends
 
 
-def _rounded(value: float, decimals: int, *, whole: bool) -> str:
+def _round(value: float, decimals: int, *, whole: bool) -> str:
     """A number to so many decimals, or to a power of ten if they are negative; a whole one perhaps without any."""
     rounded = round(float(value), decimals)
     return f"{rounded:.{0 if whole and rounded == value and rounded.is_integer() else max(decimals, 0)}f}"
@@ -116,7 +116,9 @@ class Tabular(abc.ABC):
 
     def _repr_html_(self) -> str:
         (title, *above), rows, below = self._parts()
-        before, after = ("".join(f"<p>{escaped(line)}</p>" for line in lines) for lines in (above, below))
+        paragraphs_above, paragraphs_below = (
+            "".join(f"<p>{escaped(line)}</p>" for line in lines) for lines in (above, below)
+        )
         # Outside of a notebook the cells would touch one another.
         cell = f"style='{_LEFT};padding:0.2em 1em 0.2em 0'"
         names, *cells = self._cells(rows)
@@ -124,7 +126,7 @@ class Tabular(abc.ABC):
         # An error stays beside its number where a column is narrow.
         texts = ([escaped(text).replace(" ± ", "&nbsp;±&nbsp;") for text in row] for row in cells)
         table += "".join(_row(f"<td {cell}>{text}</td>" for text in row) for row in texts)
-        return f"<h4>{escaped(title)}</h4>{before}{scrolled(table)}{after}"
+        return f"<h4>{escaped(title)}</h4>{paragraphs_above}{scrolled(table)}{paragraphs_below}"
 
     def _cells(self, rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         columns = list(self._columns or rows[0])
@@ -216,12 +218,12 @@ def dots(rows: Sequence[tuple[str, float, tuple[float, float], tuple[float, floa
     legend : str
         What these are.
     """
-    most = max(max(after[1], before[1], tick) for _, _, after, before, tick in rows)
+    largest = max(max(interval[1], outer_interval[1], tick) for _, _, interval, outer_interval, tick in rows)
     left, width, height = 130, 360, 22
     marks = []
-    for number, (label, mean, after, before, tick) in enumerate(rows):
+    for number, (label, mean, interval, outer_interval, tick) in enumerate(rows):
         y = height * number + height // 2
-        place = [left + width * value / most for value in (*before, *after, mean, tick)]
+        place = [left + width * value / largest for value in (*outer_interval, *interval, mean, tick)]
         marks += [
             f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{escaped(clipped(label, 16))}</text>',
             f'<path d="M{place[0]:.1f} {y}H{place[1]:.1f}" stroke="currentColor" opacity="0.25" stroke-width="6"/>',
@@ -230,7 +232,7 @@ def dots(rows: Sequence[tuple[str, float, tuple[float, float], tuple[float, floa
             f'<path d="M{place[5]:.1f} {y - 8}v16" stroke="currentColor" stroke-width="1"/>',
         ]
     y, right = height * len(rows) + 14, left + width
-    marks.append(f'<text x="{left}" y="{y}">0</text><text x="{right}" y="{y}" text-anchor="end">{most:.2g}</text>')
+    marks.append(f'<text x="{left}" y="{y}">0</text><text x="{right}" y="{y}" text-anchor="end">{largest:.2g}</text>')
     marks.append(f'<text x="{left + width // 2}" y="{y}" text-anchor="middle">share</text>')
     box = f'viewBox="0 0 {right + 8} {y + 6}" style="max-width:{right + 8}px;width:100%;font-size:12px"'
     return f'<svg {box} fill="currentColor" role="img">{"".join(marks)}</svg><p>{escaped(legend)}</p>'
@@ -258,12 +260,12 @@ def _pieces(word: str, width: int) -> Iterator[str]:
     if _columns(word) <= width:
         yield word
         return
-    begin, taken = 0, 0
+    begin, width_used = 0, 0
     for i, sign in enumerate(word):
-        taken += _columns(sign)
-        if taken > width:
+        width_used += _columns(sign)
+        if width_used > width:
             yield word[begin:i]
-            begin, taken = i, _columns(sign)
+            begin, width_used = i, _columns(sign)
     yield word[begin:]
 
 
@@ -280,10 +282,10 @@ def clipped(text: str, width: int, *, lines: int = 1) -> str:
     text = visible(text)
     if len(_wrapped(text, width)) <= lines and (lines > 1 or _columns(text) <= width):
         return text
-    *whole, last = _wrapped(text, width)[:lines]
+    *full_lines, last = _wrapped(text, width)[:lines]
     while _columns(last) > width - 3:
         last = last.rpartition(" ")[0] if " " in last else last[:-1]
-    return " ".join([*whole, f"{last}..."])
+    return " ".join([*full_lines, f"{last}..."])
 
 
 def labelled(lines: Iterable[tuple[str, str]]) -> str:

@@ -130,18 +130,18 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, skip_file_prefixes=(str(Path(__file__).parent),))
 
 
-def shown(value: object, *, most: int = 80) -> str:
+def shown(value: object, *, max_length: int = 80) -> str:
     """A public value as an error may repeat it: short, and without control characters.
 
-    An error repeats no more letters of a value than `most`.
+    An error repeats no more letters of a value than `max_length`.
 
     Examples
     --------
     >>> shown("clip"), len(shown("x" * 1000))
     ("'clip'", 83)
     """
-    text = repr(value[: most + 1] if isinstance(value, str) else value)
-    return text if len(text) <= most else f"{text[:most]}..."
+    text = repr(value[: max_length + 1] if isinstance(value, str) else value)
+    return text if len(text) <= max_length else f"{text[:max_length]}..."
 
 
 def type_name(thing: object) -> str:

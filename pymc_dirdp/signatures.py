@@ -48,10 +48,10 @@ def user_facing[Verb: Callable[..., Any]](verb: Verb) -> Verb:
 
     @functools.cache
     def names() -> list[str]:
-        return list(dict.fromkeys(name for way in _ways(verb) for name, _ in _arguments(way)))
+        return list(dict.fromkeys(name for function in _overloads(verb) for name, _ in _arguments(function)))
 
     @functools.wraps(verb)
-    def answered(*args: Any, **named: Any) -> Any:
+    def checked_call(*args: Any, **named: Any) -> Any:
         if named and not named.keys() <= set(names()):
             of_plan = getattr(verb, "options_of_plan", ())
             refuse_unknown(verb.__qualname__.removesuffix(".__init__"), named, names(), of_plan=of_plan)
@@ -60,13 +60,13 @@ def user_facing[Verb: Callable[..., Any]](verb: Verb) -> Verb:
         except DirdpError:
             raise
         except Exception:
-            problem = misfit(verb, args, named)
+            problem = first_misfit(verb, args, named)
             if problem is None:
                 raise
         # The error of Python, which may show the value, is not the context of this one.
         raise ArgumentError(problem)
 
-    return answered  # type: ignore[return-value]
+    return checked_call  # type: ignore[return-value]
 
 
 def options_of_plan[Verb: Callable[..., Any]](*names: str) -> Callable[[Verb], Verb]:
@@ -88,21 +88,21 @@ def misfit(verb: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, 
     The sentence has the type of the value and not the value, because somebody may pass data by mistake.
     """
     expected: dict[str, list[Any]] = {}
-    for way in _ways(verb):
-        for name, annotation in _arguments(way):
+    for function in _overloads(verb):
+        for name, annotation in _arguments(function):
             expected.setdefault(name, []).append(annotation)
-    in_order = inspect.signature(verb).parameters
-    for name, value in {**dict(zip(in_order, args, strict=False)), **named}.items():
+    parameters = inspect.signature(verb).parameters
+    for name, value in {**dict(zip(parameters, args, strict=False)), **named}.items():
         kinds = [_resolved(annotation, verb) for annotation in expected.get(name, [])]
         if kinds and not any(_fits(value, kind) for kind in kinds):
-            words = _listed(_words(kinds[0]))
-            inside = isinstance(value, Collection) and not isinstance(value, str | bytes)
-            got = f"{type_name(value)} with something else in it" if inside and words else type_name(value)
-            return f"Expected {name} to be {words}, got {got}."
+            words = _join_words(_describe(kinds[0]))
+            is_collection = isinstance(value, Collection) and not isinstance(value, str | bytes)
+            actual = f"{type_name(value)} with something else in it" if is_collection and words else type_name(value)
+            return f"Expected {name} to be {words}, got {actual}."
     return None
 
 
-def _ways(verb: Callable[..., Any]) -> list[Callable[..., Any]]:
+def _overloads(verb: Callable[..., Any]) -> list[Callable[..., Any]]:
     return [verb, *get_overloads(verb)]
 
 
@@ -123,8 +123,8 @@ class _Names(dict[str, Any]):
     """Names in a quoted annotation. A class that no module has loaded has no values, and is `Any` here."""
 
     def __missing__(self, name: str) -> Any:
-        own = (vars(module) for key, module in sorted(sys.modules.items()) if key.startswith("pymc_dirdp."))
-        return next((names[name] for names in own if name in names), getattr(builtins, name, Any))
+        namespaces = (vars(module) for key, module in sorted(sys.modules.items()) if key.startswith("pymc_dirdp."))
+        return next((names[name] for names in namespaces if name in names), getattr(builtins, name, Any))
 
 
 def _resolved(annotation: Any, verb: Callable[..., Any]) -> Any:
@@ -142,7 +142,7 @@ def _fits(value: object, kind: Any) -> bool:
     if kind == ArrayLike or origin is np.ndarray:
         return value is not None and numbers_or_none(value) is not None  # type: ignore[arg-type]
     if isinstance(kind, TypeAliasType | str):
-        return _fits(value, _behind(kind)) if isinstance(kind, TypeAliasType) else kind in _kinds_of(value)
+        return _fits(value, _alias_value(kind)) if isinstance(kind, TypeAliasType) else kind in _kinds_of(value)
     if isinstance(origin, TypeAliasType):
         return _fits(value, origin.__value__[inner])
     if isinstance(kind, TypeVar):
@@ -176,7 +176,7 @@ def _fits(value: object, kind: Any) -> bool:
         return True
 
 
-_WORDS: dict[Any, str] = {
+_DESCRIPTIONS: dict[Any, str] = {
     int: "an integer",
     float: "a number",
     str: "a text",
@@ -188,7 +188,7 @@ _WORDS: dict[Any, str] = {
 }
 
 
-def _behind(alias: TypeAliasType) -> Any:
+def _alias_value(alias: TypeAliasType) -> Any:
     """What an alias stands for, or its name: that of a class in a module that only those import who have its values."""
     try:
         return alias.__value__
@@ -208,38 +208,38 @@ def _parts(inner: tuple[Any, ...]) -> list[Any]:
     return list(inner)
 
 
-def _words(kind: Any) -> list[str]:
+def _describe(kind: Any) -> list[str]:
     """What an annotation allows, in words."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind == ArrayLike or origin is np.ndarray:
         return ["an array of numbers"]
     if isinstance(kind, TypeAliasType):
-        return _words(_behind(kind))
+        return _describe(_alias_value(kind))
     if isinstance(origin, TypeAliasType):
-        return _words(origin.__value__[inner])
+        return _describe(origin.__value__[inner])
     if isinstance(kind, TypeVar):
-        return _words(kind.__bound__)
+        return _describe(kind.__bound__)
     if origin in (typing.Union, types.UnionType):
-        return list(dict.fromkeys(word for part in _parts(inner) for word in _words(part)))
+        return list(dict.fromkeys(word for part in _parts(inner) for word in _describe(part)))
     if origin is Literal:
         return [repr(word) for word in inner]
     if origin is type:
         return ["a class"]
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return [f"a dict whose values are each {_listed(_words(inner[1]))}"]
+        return [f"a dict whose values are each {_join_words(_describe(inner[1]))}"]
     if isinstance(origin, type) and issubclass(origin, Iterable):
         if issubclass(origin, tuple) and inner[-1] is not Ellipsis:
-            return [f"a tuple of {len(inner)}, of which the first is {_listed(_words(inner[0]))}"]
-        return [f"a list of which each entry is {_listed(_words(inner[0]))}"]
-    if (plain := origin or kind) in _WORDS:
-        return [_WORDS[plain]]
+            return [f"a tuple of {len(inner)}, of which the first is {_join_words(_describe(inner[0]))}"]
+        return [f"a list of which each entry is {_join_words(_describe(inner[0]))}"]
+    if (bare_type := origin or kind) in _DESCRIPTIONS:
+        return [_DESCRIPTIONS[bare_type]]
     if origin is Callable:
         return ["a function"]
-    name = getattr(plain, "__name__", str(plain))
+    name = getattr(bare_type, "__name__", str(bare_type))
     return [f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"]
 
 
-def _listed(words: list[str]) -> str:
+def _join_words(words: list[str]) -> str:
     """Words as a sentence has them, with None at the end."""
     ordered = [word for word in words if word != "None"] + ["None"] * ("None" in words)
     return " or ".join(filter(None, [", ".join(ordered[:-1]), ordered[-1]]))

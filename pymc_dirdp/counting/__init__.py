@@ -1,1 +1,1 @@
-"""From records of any engine to counts over a declared domain."""
+"""Counts of records, from any engine, over a declared domain."""

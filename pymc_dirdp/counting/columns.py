@@ -1,4 +1,4 @@
-"""Columns of any engine in memory: their values, and their positions among the declared labels."""
+"""Columns of any engine in memory: their values, and the positions of these among the declared labels."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -12,22 +12,22 @@ import numpy as np
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError, DirdpError, type_name, warn
 
-# The values of a column of any engine, as that engine decodes them: not its codes, and not converted values.
+# The values of a column of any engine, as that engine decodes them: neither its codes nor converted values.
 
 
-# Values of these types are taken as they are.
-_PLAIN = frozenset((str, int, float, bool, type(None)))
+# Values of these types are not converted.
+_PYTHON_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
-class _Nothing:
-    """Stands for a value that is missing, or that is not known exactly: it is equal to no label."""
+class _Unknown:
+    """A value that is missing or not known exactly. It equals no label."""
 
 
-NOTHING = _Nothing()
+UNKNOWN = _Unknown()
 
 
-def column_of(frame: Any, name: str, *, among: Sequence[str] = ()) -> Any:
-    """One column of a frame, `among` those that are needed.
+def column_of(frame: Any, name: str, *, needed: Sequence[str] = ()) -> Any:
+    """One column of a frame, `needed_text` those that are needed.
 
     The frame's own error for a missing column may hold data, so it is not repeated.
     """
@@ -35,8 +35,8 @@ def column_of(frame: Any, name: str, *, among: Sequence[str] = ()) -> Any:
     # A list has rows, and so has an array without names; a column of a data frame looks up its rows. Structured arrays
     # are frames.
     dtype = getattr(frame, "dtype", None)
-    one_array = dtype is not None and getattr(dtype, "names", None) is None
-    if frame is None or isinstance(frame, str | bytes | list | tuple | Iterator) or one_array:
+    is_plain_array = dtype is not None and getattr(dtype, "names", None) is None
+    if frame is None or isinstance(frame, str | bytes | list | tuple | Iterator) or is_plain_array:
         raise ArgumentError(
             f"Expected records as columns by name, got {type_name(frame)}. Pass a data frame, such as "
             f"pandas.read_csv(path) or pandas.DataFrame(rows), or a mapping such as {{{name!r}: [...]}}."
@@ -46,17 +46,17 @@ def column_of(frame: Any, name: str, *, among: Sequence[str] = ()) -> Any:
     except Exception:
         column = None
     if column is None:
-        needed = f" Needed are {', '.join(map(repr, among))}." if among else ""
-        raise ArgumentError(f"The records have no column {name!r}.{needed}")
+        needed_text = f" Needed are {', '.join(map(repr, needed))}." if needed else ""
+        raise ArgumentError(f"The records have no column {name!r}.{needed_text}")
     return column
 
 
-def _refuse_lazy(given: Any) -> None:
-    """Refuse what polars has not computed yet."""
-    kind = type(given).__name__
+def _refuse_lazy(column: Any) -> None:
+    """Refuse lazy objects of polars."""
+    kind = type(column).__name__
     if kind == "LazyFrame":
         raise ArgumentError("Expected records, got a LazyFrame, whose values are not computed yet. Pass its collect().")
-    if kind == "Expr" and hasattr(given, "meta"):
+    if kind == "Expr" and hasattr(column, "meta"):
         raise ArgumentError(
             "Expected a column, got an Expr, which holds no values. Pass frame.select(...).to_series() instead."
         )
@@ -77,9 +77,9 @@ def values_of(column: Any, name: str) -> list[Any]:
     Raises
     ------
     ArgumentError
-        If polars has not computed it yet.
+        If it is lazy in polars.
     DataError
-        If it is no such column. The message holds no value.
+        If it is not such a column. The message contains no value.
 
     Notes
     -----
@@ -88,7 +88,7 @@ def values_of(column: Any, name: str) -> list[Any]:
     """
     _refuse_lazy(column)
     try:
-        values = _decoded(column)
+        values = _decode(column)
     except Exception:
         # The error of an unusual array may hold its values.
         values = None
@@ -101,47 +101,47 @@ def values_of(column: Any, name: str) -> list[Any]:
     return values
 
 
-def _decoded(column: Any) -> list[Any] | None:
+def _decode(column: Any) -> list[Any] | None:
     if isinstance(column, str | bytes | bytearray | Mapping | Set) or hasattr(column, "as_py"):
-        # These have a length but are no columns, or they are scalars of Arrow.
+        # These have a length but are not columns, or they are scalars of Arrow.
         return None
     column = _without_dims(column)
     if getattr(column, "ndim", 1) != 1 or hasattr(column, "columns"):
         return None
     if isinstance(column, np.ndarray):
-        return _of_numpy(column)
+        return _decode_numpy(column)
     # The arrays of pandas decode their values when they are iterated over. Some versions warn about their to_list().
     if hasattr(column, "isna"):
-        plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf"
-        return _of_numpy(column.to_numpy()) if plain else _plain(column)
+        is_plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf"
+        return _decode_numpy(column.to_numpy()) if is_plain else _to_python(column)
     # Arrow has the first and polars the second of these methods.
     for method in ("to_pylist", "to_list"):
         if callable(decode := getattr(column, method, None)):
-            return _plain(decode())
-    # NumPy is asked only where no other library that speaks Arrow decodes its own values.
+            return _to_python(decode())
+    # Use NumPy only if no library with the Arrow interface decodes its own values.
     if hasattr(column, "__array__") and not {"__arrow_c_array__", "__arrow_c_stream__"} & set(dir(column)):
         array = np.asarray(column)
-        return _of_numpy(array) if array.ndim == 1 else None
-    return _plain(column) if hasattr(column, "__len__") else None
+        return _decode_numpy(array) if array.ndim == 1 else None
+    return _to_python(column) if hasattr(column, "__len__") else None
 
 
-def _of_numpy(array: Any) -> list[Any]:
+def _decode_numpy(array: Any) -> list[Any]:
     if np.ma.isMaskedArray(array) and np.ma.getmaskarray(array).any():
-        return [NOTHING] * len(array)
+        return [UNKNOWN] * len(array)
     # A subclass may behave differently.
-    plain = np.asarray(array)
+    base = np.asarray(array)
     # `tolist` turns dates that count nanoseconds into integers, and records into tuples.
-    return [NOTHING] * len(plain) if plain.dtype.kind in "mMV" else _plain(plain.tolist())
+    return [UNKNOWN] * len(base) if base.dtype.kind in "mMV" else _to_python(base.tolist())
 
 
-def _without_dims(given: Any) -> Any:
+def _without_dims(array: Any) -> Any:
     """The array in a DataArray of xarray, which iterates over arrays; anything else as it is."""
-    return given.to_numpy() if hasattr(given, "dims") and hasattr(given, "to_numpy") else given
+    return array.to_numpy() if hasattr(array, "dims") and hasattr(array, "to_numpy") else array
 
 
-def _plain(values: Iterable[Any]) -> list[Any]:
-    listed = list(values)
-    return listed if _PLAIN.issuperset(map(type, listed)) else [scalar(value) for value in listed]
+def _to_python(values: Iterable[Any]) -> list[Any]:
+    items = list(values)
+    return items if _PYTHON_SCALARS.issuperset(map(type, items)) else [scalar(value) for value in items]
 
 
 def scalar(value: Any) -> Any:
@@ -149,8 +149,8 @@ def scalar(value: Any) -> Any:
     if hasattr(value, "as_py"):
         return value.as_py()
     if isinstance(value, np.datetime64 | np.timedelta64 | np.void):
-        return NOTHING
-    # The texts of NumPy are texts of Python, and their item() drops a NUL at the end.
+        return UNKNOWN
+    # NumPy's str is a Python str, and its item() drops a NUL at the end.
     if isinstance(value, np.generic) and not isinstance(value, str | bytes):
         return value.item()
     return value
@@ -161,17 +161,17 @@ def is_missing(value: Any) -> bool:
     try:
         return value is None or bool(value != value)
     except (TypeError, ArithmeticError):
-        # The NA of pandas, and a signalling NaN, do not say whether they equal themselves.
+        # The NA of pandas and a signalling NaN cannot be compared.
         return True
     except ValueError:
-        # This is an array, which is another mistake.
+        # An array: another check refuses it.
         return False
 
 
-def _exact_below(column: Any) -> int:
+def _exact_integer_bound(column: Any) -> int:
     """The bound below which integers are exact in a column of floating-point numbers; others may be rounded."""
     dtype = getattr(column, "dtype", None)
-    # A categorical of pandas has the type of its values inside its own type.
+    # A pandas categorical stores the type of its values in its own type.
     dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)
     # A column of Arrow has a type, and Arrow calls 32 bits "float" and 64 bits "double".
     name = str(getattr(column, "type", None) if dtype is None else dtype).lower()
@@ -181,7 +181,7 @@ def _exact_below(column: Any) -> int:
 
 
 def index_of(column: Any) -> Any:
-    """The index by which pandas or xarray would match the entries with those of another column; None without one."""
+    """The index by which pandas or xarray would align the column with another one, or None."""
     index = getattr(column, "index", None)
     if hasattr(column, "dims"):
         index = getattr(column, "indexes", {}).get(next(iter(column.dims), None))
@@ -192,9 +192,9 @@ def index_of(column: Any) -> Any:
 
 
 def dictionary_of(column: Any, name: str) -> tuple[Integers, list[Any]] | None:
-    """The column as codes into a list of values, -1 for a missing one; None if the engine has no such form.
+    """The column as codes into a list of values, -1 where missing; None if the engine has no such form.
 
-    The list may hold a value twice, values that occur nowhere, and missing ones.
+    The list may contain duplicates, unused values and missing ones.
     """
     column = _without_dims(column)
     dtype: Any = getattr(column, "dtype", None)
@@ -203,23 +203,23 @@ def dictionary_of(column: Any, name: str) -> tuple[Integers, list[Any]] | None:
             codes = getattr(column, "cat", column).codes
             return np.asarray(codes, dtype=np.int64), values_of(dtype.categories, name)
         if getattr(dtype, "storage", None) == "pyarrow" or hasattr(dtype, "pyarrow_dtype"):
-            return _of_arrow(getattr(column, "array", column).__arrow_array__(), name)
+            return _dictionary_of_arrow(getattr(column, "array", column).__arrow_array__(), name)
         if callable(getattr(column, "dictionary_encode", None)):
-            return _of_arrow(column, name)
+            return _dictionary_of_arrow(column, name)
     except Exception:
-        # The values are then read one by one, which says what is wrong with them.
+        # The values are then decoded one by one, which gives a precise error.
         return None
     return None
 
 
-def _of_arrow(column: Any, name: str) -> tuple[Integers, list[Any]]:
+def _dictionary_of_arrow(column: Any, name: str) -> tuple[Integers, list[Any]]:
     codes: list[Integers] = [np.empty(0, dtype=np.int64)]
     values: list[Any] = []
     for chunk in getattr(column, "chunks", [column]):
         encoded = chunk if hasattr(chunk, "indices") else chunk.dictionary_encode()
-        found = encoded.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
-        # Each chunk has a dictionary of its own.
-        codes.append(np.where(found < 0, -1, found + len(values)))
+        indices = encoded.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
+        # Each chunk has its own dictionary.
+        codes.append(np.where(indices < 0, -1, indices + len(values)))
         values += values_of(encoded.dictionary, name)
     return np.concatenate(codes), values
 
@@ -232,7 +232,7 @@ Otherwise = Mapping[str, Any]
 
 
 def checked_variables(variables: Sequence[str]) -> list[str]:
-    """The names of the columns of a table, at least one and each once."""
+    """The names of the columns of a table: at least one, without duplicates."""
     if isinstance(variables, str) or not (names := list(variables)):
         raise ArgumentError("Expected variables to be a list of at least one column name, such as ['hair'].")
     if len(set(names)) < len(names):
@@ -241,7 +241,7 @@ def checked_variables(variables: Sequence[str]) -> list[str]:
 
 
 def checked_categories(names: Sequence[str], categories: Categories) -> dict[str, list[Any]]:
-    """The declared labels of these variables as plain Python values, or an error that says what is wrong with them."""
+    """The declared labels of these variables as Python values, or an error that explains the problem."""
     if not isinstance(categories, Mapping):
         raise ArgumentError(
             f"Expected categories to map each variable to its labels, as in {{{names[0]!r}: [...]}}, got "
@@ -259,9 +259,9 @@ def checked_categories(names: Sequence[str], categories: Categories) -> dict[str
 
 
 def _warn_of_data(names: Sequence[str], categories: Categories) -> None:
-    """Warn once if categories are objects of data frames, because those may hold values of the data."""
+    """Warn once if categories are objects of data frames, because these may contain values of the data."""
     # Libraries for data frames: the values of their objects may have been read off the data.
-    suspect = [
+    suspects = [
         name
         for name in names
         if any(
@@ -269,37 +269,37 @@ def _warn_of_data(names: Sequence[str], categories: Categories) -> None:
             for kind in type(categories[name]).__mro__
         )
     ]
-    if suspect:
+    if suspects:
         warn(
-            f"categories[{suspect[0]!r}] is {type_name(categories[suspect[0]])}"
-            + (f", as are {len(suspect) - 1} more" if len(suspect) > 1 else "")
-            + ". Which values are in the data is secret, so categories must be declared without looking at them: "
+            f"categories[{suspects[0]!r}] is {type_name(categories[suspects[0]])}"
+            + (f", as are {len(suspects) - 1} more" if len(suspects) > 1 else "")
+            + ". Which values occur in the data is secret, so declare categories without looking at them:  "
             "write them as a list.",
             CategoriesFromDataWarning,
         )
 
 
-def _checked_labels(name: str, given: Any) -> list[Any]:
+def _checked_labels(name: str, sequence: Any) -> list[Any]:
     expected = f"Expected categories[{name!r}] to be a sequence of labels"
-    if isinstance(given, str | bytes):
+    if isinstance(sequence, str | bytes):
         raise ArgumentError(f"{expected}, got one text.")
-    if isinstance(given, set | frozenset) or not isinstance(given, Iterable):
-        # The user does not decide the order of a set, and it may differ from one process to the next.
-        raise ArgumentError(f"{expected} in order, got {type_name(given)}.")
-    if hasattr(given, "columns") or hasattr(given, "column_names"):
-        # A data frame of pandas iterates over its column names, which would be taken for labels.
-        raise ArgumentError(f"{expected}, got {type_name(given)}. Write the labels as a list.")
-    written = list(_without_dims(given))
-    labels = [_plain_label(label) for label in written]
+    if isinstance(sequence, set | frozenset) or not isinstance(sequence, Iterable):
+        # A set has no order of the user's choice, and its order may differ between processes.
+        raise ArgumentError(f"{expected} in order, got {type_name(sequence)}.")
+    if hasattr(sequence, "columns") or hasattr(sequence, "column_names"):
+        # A pandas data frame iterates over its column names, which would become labels.
+        raise ArgumentError(f"{expected}, got {type_name(sequence)}. Write the labels as a list.")
+    originals = list(_without_dims(sequence))
+    labels = [_plain_label(label) for label in originals]
     if not labels:
         raise ArgumentError(f"Expected categories[{name!r}] to hold at least one label, got none.")
     if any(map(is_missing, labels)):
         raise ArgumentError(f"{expected}, none of them a missing value; write one, such as 'unknown', in its place.")
-    for label, as_written in zip(labels, written, strict=True):
+    for label, original in zip(labels, originals, strict=True):
         if not isinstance(label, str | bytes | Number | Enum):
-            # Engines change dates and intervals: some count nanoseconds, and others truncate them.
+            # Engines convert dates and intervals: some to nanoseconds, others truncate them.
             raise ArgumentError(
-                f"{expected} that are texts or numbers, not lists or dates; one is {type_name(as_written)}. "
+                f"{expected} that are texts or numbers, not lists or dates; one is {type_name(original)}. "
                 "Write dates and intervals as texts, there and in the records."
             )
     if any("\0" in label if isinstance(label, str) else isinstance(label, bytes) and 0 in label for label in labels):
@@ -311,8 +311,12 @@ def _checked_labels(name: str, given: Any) -> list[Any]:
 
 def _plain_label(label: Any) -> Any:
     """A label as a Python value: for a member of StrEnum or IntEnum, its text or number."""
-    plain = scalar(label)
-    return plain.value if isinstance(plain, Enum) and isinstance(plain, str | Number) else plain
+    python_value = scalar(label)
+    return (
+        python_value.value
+        if isinstance(python_value, Enum) and isinstance(python_value, str | Number)
+        else python_value
+    )
 
 
 def checked_otherwise(otherwise: Otherwise | None, labels: Mapping[str, list[Any]]) -> dict[str, int]:
@@ -322,10 +326,10 @@ def checked_otherwise(otherwise: Otherwise | None, labels: Mapping[str, list[Any
     if not isinstance(otherwise, Mapping):
         raise ArgumentError(f"Expected otherwise to map names to labels, got {type_name(otherwise)}.")
     positions = {}
-    for name, given in otherwise.items():
+    for name, declared in otherwise.items():
         if name not in labels:
-            raise ArgumentError(f"otherwise has {name!r}, which is none of the variables.")
-        label = _plain_label(given)
+            raise ArgumentError(f"otherwise has {name!r}, which is not one of the variables.")
+        label = _plain_label(declared)
         if label not in labels[name]:
             raise ArgumentError(
                 f"Add {label!r} to categories[{name!r}]: otherwise= takes one of the labels that are declared."
@@ -349,15 +353,15 @@ def encode(
     labels: Categories,
     otherwise: Mapping[str, int] | None = None,
     *,
-    beside: str | None = None,
+    unit: str | None = None,
 ) -> dict[str, Integers]:
     """Each column as the positions of its values among the labels, all of shape ``(n,)``. **Secret**.
 
     A position in `otherwise` stands for values of this variable that are missing or not declared. The index of the
-    column `beside` has to be that of the others.
+    column `unit` has to be that of the others.
     """
-    columns = {name: column_of(frame, name, among=names) for name in names}
-    refuse_other_indexes(columns if beside is None else columns | {beside: column_of(frame, beside)})
+    columns = {name: column_of(frame, name, needed=names) for name in names}
+    refuse_other_indexes(columns if unit is None else columns | {unit: column_of(frame, unit)})
     codes = {name: _codes(column, name, labels[name], (otherwise or {}).get(name)) for name, column in columns.items()}
     if len(set(map(len, codes.values()))) > 1:
         raise DataError(f"The columns {', '.join(names)} have different lengths.")
@@ -365,12 +369,12 @@ def encode(
 
 
 def refuse_other_indexes(columns: Mapping[str, Any]) -> None:
-    """Refuse columns with different indexes: pandas and xarray match by index, and this library by position."""
+    """Refuse columns with different indexes: pandas and xarray align by index, and this library by position."""
     indexed = [(name, index) for name, column in columns.items() if (index := index_of(column)) is not None]
     for name, index in indexed[1:]:
         if not index.equals(indexed[0][1]):
             raise ArgumentError(
-                f"The columns {indexed[0][0]!r} and {name!r} have different indexes, and records are matched by "
+                f"The columns {indexed[0][0]!r} and {name!r} have different indexes, and records are aligned by "
                 "position. Align them, as in y.loc[X.index], or take the indexes away if they are in the same order: "
                 "reset_index(drop=True) in pandas, drop_vars in xarray."
             )
@@ -382,7 +386,7 @@ def _codes(column: Any, name: str, labels: Sequence[Any], otherwise: int | None)
     except DirdpError:
         raise
     except Exception:
-        # A value that has no hash is no label. The error of an unusual value may hold the value.
+        # A value without a hash is not a label. The error of an unusual value may contain the value.
         codes = None
     if codes is not None and otherwise is not None:
         codes[codes < 0] = otherwise
@@ -402,15 +406,15 @@ def _types_of(labels: Sequence[Any]) -> str:
 
 
 def _positions(column: Any, name: str, labels: Sequence[Any]) -> Integers:
-    """The position of each value among the labels, -1 for what is none of them. Missing values are no labels."""
+    """The position of each value among the labels, -1 if it is not a label. Missing values are not labels."""
     _refuse_lazy(column)
-    exact = _exact_below(column)
-    # A floating-point number of this size may have been another integer before it was rounded.
-    rounded = any(isinstance(label, int) and abs(label) >= exact for label in labels)
+    bound = _exact_integer_bound(column)
+    # A floating-point number of this size may be a rounded integer.
+    may_be_rounded = any(isinstance(label, int) and abs(label) >= bound for label in labels)
     dictionary = dictionary_of(column, name)
     values = values_of(column, name) if dictionary is None else dictionary[1]
-    if rounded:
-        values = [NOTHING if isinstance(value, float) and abs(value) >= exact else value for value in values]
+    if may_be_rounded:
+        values = [UNKNOWN if isinstance(value, float) and abs(value) >= bound else value for value in values]
     position = {label: i for i, label in enumerate(labels)}
-    found = np.fromiter(map(position.get, values, repeat(-1)), dtype=np.int64, count=len(values))
-    return found if dictionary is None else np.append(found, -1)[dictionary[0]]
+    positions = np.fromiter(map(position.get, values, repeat(-1)), dtype=np.int64, count=len(values))
+    return positions if dictionary is None else np.append(positions, -1)[dictionary[0]]

@@ -1,4 +1,4 @@
-"""What is asked of an engine that holds records."""
+"""Queries to engines that store records."""
 
 import contextlib
 import glob
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.counting.bounding import Bound, refuse_engine, retained
+from pymc_dirdp.counting.bounding import Bound, refuse_engine, retain_records
 from pymc_dirdp.counting.columns import Categories, encode
 from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, type_name
 
 if TYPE_CHECKING:
     import narwhals as nw
 
-# Parquet files through DuckDB, which counts what is larger than memory.
+# Parquet files through DuckDB, which counts data larger than memory.
 
 
 def is_parquet(records: Any) -> bool:
@@ -32,14 +32,14 @@ def is_parquet(records: Any) -> bool:
 def relation(path: str | os.PathLike[str], columns: Sequence[str]) -> Any:
     """The records of a file, or of all Parquet files in a folder and below it, as a relation of DuckDB.
 
-    Names of folders, such as `year=2024`, are no columns: what type they have is a guess.
+    Names of folders, such as `year=2024`, are not columns, because their type is unknown.
 
     Raises
     ------
     ImportError
         If DuckDB is not installed.
     ArgumentError
-        If there is no such file, or files hold a column in different types, which DuckDB would convert.
+        If there is no such file, or a column has different types, which DuckDB would convert.
     DataError
         If a file is damaged.
     """
@@ -54,7 +54,7 @@ def relation(path: str | os.PathLike[str], columns: Sequence[str]) -> Any:
     names = [glob.escape(os.fspath(file)) for file in files]
     try:
         connection = duckdb.connect()
-        # DuckDB would print a bar also where nobody looks at a terminal. In a notebook without ipywidgets, where it has
+        # DuckDB would print a bar even without a terminal. In a notebook without ipywidgets, where it has
         # no bar, it refuses to change it.
         with contextlib.suppress(duckdb.InvalidInputException):
             connection.execute("SET enable_progress_bar = false")
@@ -64,11 +64,11 @@ def relation(path: str | os.PathLike[str], columns: Sequence[str]) -> Any:
             "FROM parquet_schema(?) GROUP BY name",
             [names],
         ).fetchall()
-        found = connection.read_parquet(names, hive_partitioning=False)
+        parquet = connection.read_parquet(names, hive_partitioning=False)
     except duckdb.Error:
         types = None
     if types is None:
-        raise DataError(f"Some file of {os.fspath(path)!r} is no Parquet file, or a damaged one.")
+        raise DataError(f"Some file of {os.fspath(path)!r} is not a Parquet file, or is damaged.")
     by_column = {name: (kinds, rows) for name, kinds, rows in types}
     for column in columns:
         kinds, rows = by_column.get(column, (1, len(files)))
@@ -77,34 +77,34 @@ def relation(path: str | os.PathLike[str], columns: Sequence[str]) -> Any:
                 f"The files of {os.fspath(path)!r} do not all hold the column {column!r} once and in one type, and a "
                 "conversion may change values. Write them with one schema."
             )
-    return found
+    return parquet
 
 
-# Records that an engine holds: they are grouped where they are, and only the table comes back. **Secret**.
+# Records in an engine are grouped there, and only the table comes back. **Secret**.
 
 
-# Texts without a match are what `identifier` makes of them.
+# Texts without a match are equal to their `identifier`.
 _NOT_IN_ONE_FORM = r"^(0|$)|[^0-9a-z_-]"
 
-# Rows as the positions of their values among the labels, column by column, and how many records have each row.
-Coded = tuple[list[Integers], Integers]
-# The values of one column, and how many records have each of them.
+# Rows as positions of labels, column by column, and the number of records of each row.
+CodedRows = tuple[list[Integers], Integers]
+# The values of one column, and the number of records of each value.
 _Column = tuple[Any, Integers]
-# The values of some columns, by name, and how many records have each row of them.
+# The values of some columns, by name, and the number of records of each row.
 _Group = tuple[dict[str, Any], Integers]
 
 
-def in_engine(records: Any) -> bool:
-    """Whether these are records of an engine that has not computed them: no columns can be taken from them."""
+def is_engine_table(records: Any) -> bool:
+    """Whether this is a lazy table of an engine, from which no column can be taken."""
     package = type(records).__module__.partition(".")[0]
-    # Packages whose tables are not computed before they are asked for.
+    # Packages with lazy tables.
     lazy = ("polars", "duckdb", "_duckdb", "ibis", "pyspark", "dask", "sqlframe")
     return package in lazy and (package != "polars" or type(records).__name__ == "LazyFrame")
 
 
 @dataclass(frozen=True)
 class EngineRecords:
-    """The variables of a table that an engine holds, as the columns `v0`, `v1`, ... and the unit as `u`.
+    """A table in an engine, with the variables as columns `v0`, `v1`, ... and the unit as `u`.
 
     Attributes
     ----------
@@ -123,14 +123,14 @@ class EngineRecords:
     def of(
         cls, records: Any, labels: Categories, otherwise: Mapping[str, int], bound: Bound | None = None
     ) -> "EngineRecords":
-        """Read the schema, and no record.
+        """Read the schema, but no records.
 
         Raises
         ------
         ImportError
             If Narwhals is not installed.
         ArgumentError
-            If a column is missing, Narwhals cannot ask this engine, or it cannot choose records by unit.
+            If a column is missing, Narwhals does not support this engine, or it cannot choose records by unit.
         """
         nw = _narwhals()
         try:
@@ -151,16 +151,16 @@ class EngineRecords:
                     f"Expected the column {unit!r} of the units to hold texts or integers. Cast it: in another type "
                     "one person may have two values, such as 7 and 7.0."
                 )
-        frame = _asked(lambda: _renamed(frame, {name: f"v{i}" for i, name in enumerate(labels)}, units))
+        frame = _query(lambda: _rename(frame, {name: f"v{i}" for i, name in enumerate(labels)}, units))
         declared = {
-            f"v{i}": _declared(nw.col(f"v{i}"), schema[name], labels[name])
+            f"v{i}": _null_undeclared(nw.col(f"v{i}"), schema[name], labels[name])
             for i, name in enumerate(labels)
             if name in otherwise
         }
         return cls(frame.with_columns(**declared) if declared else frame, labels, otherwise)
 
-    def bounded(self, bound: Bound, key: int) -> "EngineRecords":
-        """The records that are retained of each unit.
+    def with_bound(self, bound: Bound, key: int) -> "EngineRecords":
+        """The retained records of each unit.
 
         Raises
         ------
@@ -168,69 +168,73 @@ class EngineRecords:
             If some record has no unit, or two units may be one person.
         """
         nw = _narwhals()
-        missing = _asked(lambda: self.frame.filter(nw.col("u").is_null()).head(1).collect())
+        missing = _query(lambda: self.frame.filter(nw.col("u").is_null()).head(1).collect())
         if len(missing):
-            raise bound.without_unit
+            raise bound.missing_unit_error
         if not self.frame.collect_schema()["u"].is_integer():
             units = self.frame.select(nw.col("u").cast(nw.String))
-            # Where all are in their one form, as most are, no unit is brought back.
-            others = units.filter(nw.col("u").str.contains(_NOT_IN_ONE_FORM))
-            if len(_asked(lambda: others.head(1).collect())):
-                bound.refuse_unclear(_asked(lambda: units.unique().collect()["u"].to_list()))
+            # If all units are in normal form, which is common, none is brought back.
+            irregular = units.filter(nw.col("u").str.contains(_NOT_IN_ONE_FORM))
+            if len(_query(lambda: irregular.head(1).collect())):
+                bound.refuse_ambiguous_units(_query(lambda: units.unique().collect()["u"].to_list()))
         columns = [f"v{i}" for i in range(len(self.labels))]
-        return replace(self, frame=_asked(lambda: retained(self.frame, columns, bound, key)))
+        return replace(self, frame=_query(lambda: retain_records(self.frame, columns, bound, key)))
 
-    def coded(self, families: Sequence[Sequence[str]], most: Sequence[int]) -> list[Coded]:
-        """The different rows of each family of variables, as positions of labels, and how many records have each.
+    def encode_families(self, families: Sequence[Sequence[str]], max_rows: Sequence[int]) -> list[CodedRows]:
+        """The different rows of each family of variables, as positions of labels, with the number of records of each.
 
-        `most` is the number of rows that a family can have at most.
+        `max_rows` has the maximum number of rows of each family.
         """
         positions = [[list(self.labels).index(name) for name in family] for family in families]
         used = sorted({i for family in positions for i in family})
         # `grouping` of DuckDB takes no more columns.
         if str(self.frame.implementation.value) == "duckdb" and len(families) > 1 and len(used) <= 60:
-            groups = _asked(lambda: self._in_one_pass(positions, used, most))
+            groups = _query(lambda: self._in_one_pass(positions, used, max_rows))
         else:
-            groups = [_asked(partial(self._by, *one)) for one in zip(positions, most, strict=True)]
-        found = []
-        for (values, times), limit in zip(groups, most, strict=True):
+            groups = [
+                _query(partial(self._group_by, *arguments)) for arguments in zip(positions, max_rows, strict=True)
+            ]
+        coded = []
+        for (values, times), limit in zip(groups, max_rows, strict=True):
             columns = encode(values, list(values), self.labels, self.otherwise)
             if len(times) > limit:
                 raise DataError(
                     f"The columns {', '.join(values)} hold too many different values to be brought back. Cast them to "
                     "texts or integers."
                 )
-            found.append(([columns[name] for name in values], times))
-        return found
+            coded.append(([columns[name] for name in values], times))
+        return coded
 
     def values(self) -> _Column:
-        """The different values of the first variable, and how many records have each."""
-        values, times = _asked(partial(self._by, [0], None))
+        """The different values of the first variable, with the number of records of each."""
+        values, times = _query(partial(self._group_by, [0], None))
         return values[next(iter(self.labels))], times
 
-    def _by(self, family: Sequence[int], most: int | None) -> _Group:
+    def _group_by(self, family: Sequence[int], max_rows: int | None) -> _Group:
         nw = _narwhals()
         groups = self.frame.group_by(*(f"v{i}" for i in family)).agg(nw.len().alias("n"))
-        return self._named(family, (groups if most is None else groups.head(most + 1)).collect())
+        return self._to_group(family, (groups if max_rows is None else groups.head(max_rows + 1)).collect())
 
-    def _in_one_pass(self, families: Sequence[Sequence[int]], used: Sequence[int], most: Sequence[int]) -> list[_Group]:
+    def _in_one_pass(
+        self, families: Sequence[Sequence[int]], used: Sequence[int], max_rows: Sequence[int]
+    ) -> list[_Group]:
         """All families by one query of DuckDB."""
         nw = _narwhals()
-        listed = ", ".join(f"v{i}" for i in used)
+        column_list = ", ".join(f"v{i}" for i in used)
         sets = ", ".join("(" + ", ".join(f"v{i}" for i in family) + ")" for family in families)
-        facts = f"{listed}, count(*) AS n, grouping({listed})::BIGINT AS g"
-        found = self.frame.to_native().aggregate(facts, f"GROUPING SETS ({sets})")
-        answer = nw.from_native(found.limit(sum(most) + len(most))).collect()
+        selection = f"{column_list}, count(*) AS n, grouping({column_list})::BIGINT AS g"
+        grouped = self.frame.to_native().aggregate(selection, f"GROUPING SETS ({sets})")
+        answer = nw.from_native(grouped.limit(sum(max_rows) + len(max_rows))).collect()
         # A bit is 0 where the column is grouped by. The first column has the highest bit.
         marks = [sum(2 ** (len(used) - 1 - used.index(i)) for i in used if i not in family) for family in families]
         return [
-            self._named(family, answer.filter(nw.col("g") == mark))
+            self._to_group(family, answer.filter(nw.col("g") == mark))
             for family, mark in zip(families, marks, strict=True)
         ]
 
-    def _named(self, family: Sequence[int], found: Any) -> _Group:
+    def _to_group(self, family: Sequence[int], rows: Any) -> _Group:
         names = list(self.labels)
-        return {names[i]: found[f"v{i}"].to_native() for i in family}, found["n"].to_numpy().astype(np.int64)
+        return {names[i]: rows[f"v{i}"].to_native() for i in family}, rows["n"].to_numpy().astype(np.int64)
 
 
 def _narwhals() -> Any:
@@ -242,8 +246,8 @@ def _narwhals() -> Any:
     return nw
 
 
-def _asked[T](call: Callable[[], T]) -> T:
-    """What an engine answers. Its own errors may hold values of records."""
+def _query[T](call: Callable[[], T]) -> T:
+    """The result of a query. The engine's own errors may contain values of records."""
     try:
         return call()
     except (DirdpError, ImportError):
@@ -251,28 +255,28 @@ def _asked[T](call: Callable[[], T]) -> T:
     except Exception as error:
         problem = type(error).__name__
     raise DataError(
-        f"The engine of these records failed with {problem}, whose message may hold data. Group the records by these "
+        f"The engine of these records failed with {problem}, whose message may contain data. Group records by these "
         "columns in the engine itself to see it."
     )
 
 
-def _declared(column: Any, dtype: Any, labels: Sequence[Any]) -> Any:
-    """The column with null for other texts and integers than the labels, so that those do not all come back."""
+def _null_undeclared(column: Any, dtype: Any, labels: Sequence[Any]) -> Any:
+    """The column with null for undeclared texts and integers, so that these do not all come back."""
     nw = _narwhals()
-    known: list[Any]
+    declared: list[Any]
     if dtype == nw.String:
-        known = [label for label in labels if isinstance(label, str)]
+        declared = [label for label in labels if isinstance(label, str)]
     elif dtype.is_integer():
-        known = [int(label) for label in labels if not isinstance(label, str | bytes) and label == int(label)]
+        declared = [int(label) for label in labels if not isinstance(label, str | bytes) and label == int(label)]
     else:
         return column
-    return nw.when(column.is_in(known)).then(column)
+    return nw.when(column.is_in(declared)).then(column)
 
 
-def _renamed(frame: Any, names: Mapping[str, str], units: Sequence[str]) -> Any:
-    """The variables under other names, and the unit as `u`; texts are equal only if all their letters are.
+def _rename(frame: Any, names: Mapping[str, str], units: Sequence[str]) -> Any:
+    """Rename the variables, and the unit to `u`; texts compare equal only if all their letters do.
 
-    Some engines have an option by which other texts are equal, too.
+    Some engines have collations under which different texts are equal.
     """
     nw, native, engine = _narwhals(), frame.to_native(), str(frame.implementation.value)
     if engine == "duckdb":

@@ -1,4 +1,4 @@
-"""From records to counts over a declared domain: the user declares the cells, and the data never decide them."""
+"""Count records over a declared domain: you declare the cells, and the data never decide them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from pymc_dirdp.counting.columns import (
     values_of,
 )
 from pymc_dirdp.counting.counts import Counts, row_counts, tabulate
-from pymc_dirdp.counting.engines import EngineRecords, in_engine, is_parquet, relation
+from pymc_dirdp.counting.engines import EngineRecords, is_engine_table, is_parquet, relation
 from pymc_dirdp.errors import ArgumentError, DataError, missing_values, type_name
 from pymc_dirdp.signatures import user_facing
 
@@ -41,42 +41,42 @@ def count(
     distinct: bool = False,
     otherwise: Otherwise | None = None,
 ) -> Counts:
-    """How many records fall into each cell of the declared domain. The result is **secret**.
+    """Count the records in each cell of the declared domain. The result is **secret**.
 
     Parameters
     ----------
     records : data frame, mapping of str to one-dimensional array, table of an engine, or path
-        One entry of each column is one record. Tables that an engine holds, of DuckDB, Ibis, PySpark or Dask and lazy
-        ones of polars, are grouped in the engine, and only the table comes back; this needs the extra `frames`. A path
-        is that of a Parquet file or of a folder of them, which DuckDB reads; this needs the extra `duckdb`.
+        Each row is one record. Tables of DuckDB, Ibis, PySpark or Dask and lazy frames of polars are
+        grouped in the engine, and only the counts come back; this needs the extra `frames`. A path leads
+        to a Parquet file or a folder of them, which DuckDB reads; this needs the extra `duckdb`.
     variables : sequence of str
         The columns to count, each once, in the order of the result's axes.
     categories : mapping of str to sequence
-        All values that each variable could take, in order: texts, numbers or members of an Enum. They are public, so
-        they must not be read off the data. As in Python, 1, 1.0 and True are one label; "1" is another. A missing value
-        is no label: see `otherwise`.
+        All possible values of each variable, in order: texts, numbers or members of an Enum. They are public,
+        so do not take them from the data. As in Python, 1, 1.0 and True are one label; "1" is another. A missing value
+        is not a label: see `otherwise`.
     counts : str, optional
-        A column that says how many records each row stands for. By default each row is one record. Not with `unit`, and
-        not for records that an engine groups.
+        A column with the number of records that each row represents. By default each row is one record. It cannot be
+        used with `unit`, or for records in an engine.
     unit : str, optional
-        The column that says whose record it is, in texts or integers. Then at most `contribution` records of each
-        unit are counted. Without it every record is counted.
+        The column that identifies the unit of each record, by texts or integers. Then at most `contribution` records
+        of each unit are counted. By default all records are counted.
     contribution : int, optional
-        How many records of a unit are counted at most. With `unit` only.
+        The maximum number of counted records of a unit. Only with `unit`.
     distinct : bool, default False
-        Whether records of a unit that lie in one cell are counted as one, before the choice.
+        Whether records of a unit in the same cell count as one, before records are chosen.
     otherwise : mapping of str to label, optional
-        For some variables the label, one of the categories, that stands for missing and undeclared values.
+        For some variables, the category that missing and undeclared values are counted in.
 
     Returns
     -------
     counts : Counts, an ndarray of int64, shape ``tuple(len(categories[v]) for v in variables)``
-        Cells without records hold a 0. It knows the unit and the contribution, and :func:`plan` uses them.
+        Cells without records are 0. The array has the unit and the contribution, and :func:`plan` uses them.
 
     Warns
     -----
     CategoriesFromDataWarning
-        If categories are an object of pandas, polars or Arrow, which may have been made from data.
+        If categories are an object of pandas, polars or Arrow, which may come from the data.
 
     Raises
     ------
@@ -93,12 +93,12 @@ def count(
     Notes
     -----
     Values are compared, whatever the engine: dictionaries and categoricals of pandas, polars and Arrow are decoded.
-    Dates, durations and intervals are no labels, because engines differ in what they make of them; nor is a
-    floating-point number that may have been rounded, where labels are integers of that size.
+    Dates, durations and intervals cannot be labels, because engines convert them differently; nor can floating-point
+    numbers that may have been rounded, where labels are integers of that size.
 
-    Which records of a unit are counted is decided by a hash of the record and the unit with a key of the operating
-    system's random bits, which is not stored: a call chooses anew. After it the number of records depends on who the
-    units are. It is private, unless one record of each unit is counted: then it is the number of units. See "At most m
+    A hash of the record and the unit, with a key of random bits from the operating system, decides which records
+    of a unit are counted. The key is not stored, so each call chooses again. Then the number of records depends on
+    the units. It is private, unless one record of each unit is counted: then it is the number of units. See "At most m
     records of a person" on the page "Who is protected?".
 
     Examples
@@ -119,7 +119,7 @@ def count(
     labels = checked_categories(names, categories)
     bound = checked_bound(unit, contribution, distinct=distinct)
     (table,) = count_families(
-        records, [names], labels, otherwise=checked_otherwise(otherwise, labels), bound=bound, times=counts
+        records, [names], labels, otherwise=checked_otherwise(otherwise, labels), bound=bound, counts_column=counts
     )
     return Counts.of(table, tuple((name, tuple(labels[name])) for name in names), bound)
 
@@ -134,7 +134,7 @@ def count_families(
     *,
     otherwise: Mapping[str, int],
     bound: Bound | None,
-    times: str | None = None,
+    counts_column: str | None = None,
 ) -> list[Integers]:
     """Count several tables of the same records, each column of which is read once. **Secret**.
 
@@ -149,14 +149,16 @@ def count_families(
         The position of the label for values that are missing or not declared.
     bound : Bound, optional
         The same records of a unit are counted in all tables.
-    times : str, optional
-        A column that says how many records each row stands for.
+    counts_column : str, optional
+        A column with the number of records that each row represents.
     """
     shapes = [table_shape(family, labels) for family in families]
-    # A zero has two signs, and a missing value may be among the others. With more rows, some value is undeclared.
-    most = [math.prod(2 * (length + 1) for length in shape) for shape in shapes]
-    found = _coded_families(records, families, labels, otherwise=otherwise, bound=bound, times=times, most=most)
-    return [tabulate(columns, shape, n) for (columns, n), shape in zip(found, shapes, strict=True)]
+    # A zero has two signs, and there may be a missing value. If there are more rows, some value is undeclared.
+    max_rows = [math.prod(2 * (length + 1) for length in shape) for shape in shapes]
+    coded = _coded_families(
+        records, families, labels, otherwise=otherwise, bound=bound, counts_column=counts_column, max_rows=max_rows
+    )
+    return [tabulate(columns, shape, n) for (columns, n), shape in zip(coded, shapes, strict=True)]
 
 
 def coded_records(
@@ -165,30 +167,36 @@ def coded_records(
     *,
     otherwise: Mapping[str, int],
     bound: Bound | None,
-    times: str | None = None,
-    most_values: int = 2 * 10**8,
+    counts_column: str | None = None,
+    max_values: int = 2 * 10**8,
 ) -> Integers:
     """Whole records as positions of labels, shape (records, variables). **Secret**.
 
     Parameters
     ----------
-    records, labels, otherwise, bound, times
+    records, labels, otherwise, bound, counts_column
         As for :func:`count_families`.
-    most_values : int
-        More of them would fill the memory.
+    max_values : int
+        The maximum number of values, which limits the memory.
 
     Raises
     ------
     DataError
-        If there are more values. The message holds no number of the data.
+        If there are more values. The message contains no number of the data.
     """
-    most = [math.prod(2 * (len(values) + 1) for values in labels.values())]
+    max_rows = [math.prod(2 * (len(values) + 1) for values in labels.values())]
     ((columns, weights),) = _coded_families(
-        records, [list(labels)], labels, otherwise=otherwise, bound=bound, times=times, most=most
+        records,
+        [list(labels)],
+        labels,
+        otherwise=otherwise,
+        bound=bound,
+        counts_column=counts_column,
+        max_rows=max_rows,
     )
     n = len(columns[0]) if weights is None else int(weights.sum())
-    if n * len(columns) > most_values:
-        raise DataError(f"The records have more than {most_values} values together. Take a sample of the people.")
+    if n * len(columns) > max_values:
+        raise DataError(f"The records have more than {max_values} values together. Take a sample of the people.")
     codes = np.stack(list(columns), axis=1)
     return codes if weights is None else np.repeat(codes, weights, axis=0)
 
@@ -200,87 +208,93 @@ def _coded_families(
     *,
     otherwise: Mapping[str, int],
     bound: Bound | None,
-    most: Sequence[int],
-    times: str | None = None,
+    max_rows: Sequence[int],
+    counts_column: str | None = None,
 ) -> Sequence[tuple[Sequence[Integers], Integers | None]]:
-    """Rows of each family as positions of labels, and how many records each stands for; None if it is one. **Secret**.
+    """Rows of each family as positions of labels, and the records that each represents; None for one. **Secret**.
 
-    The parameters are those of :func:`count_families`; `most` is the number of different rows that a family can have at
-    most.
+    The parameters are those of :func:`count_families`; `max_rows` has the maximum number of different rows
+    of each family.
     """
-    if (engine := _in_engine(records, labels, otherwise, bound, times)) is not None:
-        found = engine.coded(families, most)
-        # By now every record has been looked at, so which ones are chosen decides no error.
-        return found if bound is None else engine.bounded(bound, randbits(256)).coded(families, most)
-    columns = encode(records, list(labels), labels, otherwise, beside=None if bound is None else bound.unit)
-    weights = None if times is None else row_counts(records, times)
+    if (engine := _engine_records(records, labels, otherwise, bound, counts_column)) is not None:
+        coded = engine.encode_families(families, max_rows)
+        # All records have been validated, so the choice among them cannot cause an error.
+        return coded if bound is None else engine.with_bound(bound, randbits(256)).encode_families(families, max_rows)
+    columns = encode(records, list(labels), labels, otherwise, unit=None if bound is None else bound.unit)
+    weights = None if counts_column is None else row_counts(records, counts_column)
     if weights is not None and len(weights) != len(next(iter(columns.values()))):
-        raise DataError(f"The columns {', '.join([*labels, str(times)])} have different lengths.")
+        raise DataError(f"The columns {', '.join([*labels, str(counts_column)])} have different lengths.")
     if bound is not None:
-        _refuse_times(times)
+        _refuse_counts_column(counts_column)
         rows = retained_rows(column_of(records, bound.unit), list(columns.values()), bound, randbits(256))
         columns = {name: codes[rows] for name, codes in columns.items()}
     return [([columns[name] for name in family], weights) for family in families]
 
 
-def refuse_absent(records: Any, labels: Categories, *, bound: Bound | None, times: str | None = None) -> None:
-    """Refuse records that cannot be counted because of what they are, before anything is spent. No value is looked at.
+def refuse_missing_columns(
+    records: Any, labels: Categories, *, bound: Bound | None, counts_column: str | None = None
+) -> None:
+    """Refuse records that cannot be counted because of their form, before any budget is spent. No value is read.
 
     Raises
     ------
     ArgumentError
-        If they are no columns by name, a column is missing, or a column of numbers is given where there can be none.
+        If they are not named columns, a column is missing, or a column of counts is passed where there can be none.
     """
-    if _in_engine(records, labels, {}, bound, times) is not None:
+    if _engine_records(records, labels, {}, bound, counts_column) is not None:
         return
-    for name in (*labels, *([] if bound is None else [bound.unit]), *([] if times is None else [times])):
+    for name in (
+        *labels,
+        *([] if bound is None else [bound.unit]),
+        *([] if counts_column is None else [counts_column]),
+    ):
         column_of(records, name)
     if bound is not None:
-        _refuse_times(times)
+        _refuse_counts_column(counts_column)
 
 
-def _in_engine(
-    records: Any, labels: Categories, otherwise: Mapping[str, int], bound: Bound | None, times: str | None
+def _engine_records(
+    records: Any, labels: Categories, otherwise: Mapping[str, int], bound: Bound | None, counts_column: str | None
 ) -> EngineRecords | None:
-    """Records that are in an engine or in files, of which the schema is read; None if they are in memory."""
+    """The records as a table of an engine, after reading its schema; None if they are in memory."""
     if is_parquet(records):
         records = relation(records, [*labels, *([] if bound is None else [bound.unit])])
-    if not in_engine(records):
+    if not is_engine_table(records):
         return None
-    if times is not None:
+    if counts_column is not None:
         raise ArgumentError(f"Expected each row of {type_name(records)} to be one record. Leave counts= out.")
     return EngineRecords.of(records, labels, otherwise, bound)
 
 
-def _refuse_times(times: str | None) -> None:
-    if times is not None:
+def _refuse_counts_column(counts_column: str | None) -> None:
+    if counts_column is not None:
         raise ArgumentError("Expected one record in each row where unit= says whose it is. Leave counts= out.")
 
 
-def table_shape(names: Sequence[str], labels: Categories, *, most_cells: int = 50_000_000) -> tuple[int, ...]:
+def table_shape(names: Sequence[str], labels: Categories, *, max_cells: int = 50_000_000) -> tuple[int, ...]:
     """The shape of a table with these axes, or an error if it is too large to be released.
 
-    A table of doubles of `most_cells` takes 400 MB, and the release several of them.
+    A table of `max_cells` doubles takes 400 MB, and the release several of them.
     """
     shape = tuple(len(labels[name]) for name in names)
-    if math.prod(shape) > most_cells:
+    if math.prod(shape) > max_cells:
         raise ArgumentError(
-            f"The table of {', '.join(names)} has {math.prod(shape)} cells, more than {most_cells}. "
+            f"The table of {', '.join(names)} has {math.prod(shape)} cells, more than {max_cells}. "
             "Count fewer variables together, or merge categories."
         )
     return shape
 
 
-# Columns of numbers as the interval in which each number lies. **Secret**.
+# Numbers as the intervals in which they lie. **Secret**.
 
 
 def interval_of(column: Any, edges: Sequence[float], name: str = "values") -> Integers:
-    """How many edges each number has reached: 0 below the first one. **Secret.**
+    """The number of edges at or below each number: 0 below the first one. **Secret.**
 
     Raises
     ------
     DataError
-        If a value is missing or is no number. The message shows no value.
+        If a value is missing or not a number. The message contains no value.
     """
     values, numbers = values_of(column, name), None
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
@@ -289,40 +303,40 @@ def interval_of(column: Any, edges: Sequence[float], name: str = "values") -> In
             numbers = np.array(values, dtype=float)
     if numbers is None or np.isnan(numbers).any():
         raise DataError(
-            f"The column {name!r} holds missing values, or values that are no numbers. "
+            f"The column {name!r} holds missing values, or values that are not numbers. "
             + missing_values("Give missing values a number of their own below all edges")
         )
     return np.searchsorted(np.asarray(edges, dtype=float), numbers, side="right").astype(np.int64)
 
 
 def count_between(records: Frame, column: str, edges: Sequence[float], bound: Bound | None) -> Integers:
-    """How many records lie below the first edge, between each edge and the next, and from the last one on. **Secret**.
+    """The number of records below the first edge, between consecutive edges, and from the last edge on. **Secret**.
 
     Parameters
     ----------
     records : data frame, mapping of str to one-dimensional array, table of an engine, or path
-        An engine groups the records by their numbers, and each number comes back once.
+        An engine groups the records by their numbers.
     column : str
     edges : sequence of float
-        In rising order.
+        In ascending order.
     bound : Bound, optional
-        At most so many records of each unit.
+        The maximum number of records of each unit.
     """
-    engine = _in_engine(records, {column: []}, {}, bound, None)
+    engine = _engine_records(records, {column: []}, {}, bound, None)
     if engine is not None:
-        lie, times = _grouped(engine, edges, column)
+        positions, weights = _group_by_interval(engine, edges, column)
         if bound is not None:
-            # By now every record has been looked at, so which ones are chosen decides no error.
-            lie, times = _grouped(engine.bounded(bound, randbits(256)), edges, column)
-        return tabulate([lie], (len(edges) + 1,), times)
+            # All records have been validated, so the choice among them cannot cause an error.
+            positions, weights = _group_by_interval(engine.with_bound(bound, randbits(256)), edges, column)
+        return tabulate([positions], (len(edges) + 1,), weights)
     columns = {name: column_of(records, name) for name in (column, *([] if bound is None else [bound.unit]))}
-    # A column of codes would not show that the index is another one.
+    # A column of codes would not have the original index.
     refuse_other_indexes(columns)
     frame = columns | {column: interval_of(columns[column], edges, column)}
     (table,) = count_families(frame, [[column]], {column: list(range(len(edges) + 1))}, otherwise={}, bound=bound)
     return table
 
 
-def _grouped(engine: EngineRecords, edges: Sequence[float], column: str) -> tuple[Integers, Integers]:
-    values, times = engine.values()
-    return interval_of(values, edges, column), times
+def _group_by_interval(engine: EngineRecords, edges: Sequence[float], column: str) -> tuple[Integers, Integers]:
+    values, weights = engine.values()
+    return interval_of(values, edges, column), weights

@@ -72,7 +72,7 @@ class Shells:
         most_norm: int = 1500,
         most_log_points: float = 600.0,
     ) -> None:
-        alpha, most, zero_sum = positive_array(prior=prior, fewest=1), int(block.limits.max()), block.ball.zero_sum
+        alpha, most, zero_sum = positive_array(prior=prior, min_entries=1), int(block.limits.max()), block.ball.zero_sum
         if alpha.shape != block.noisy.shape:
             raise ArgumentError(f"Expected a prior of shape {block.noisy.shape}, got {alpha.shape}.")
         is_pair = alpha.size == 2 and zero_sum

@@ -368,7 +368,7 @@ class Beliefs:
 
 def prior_of(output: ObservedTable, prior: ArrayLike | None) -> Array:
     """The prior of the shares: that of the analyst, or the model's own."""
-    given = output.prior if prior is None else positive_array(prior=prior, fewest=1)
+    given = output.prior if prior is None else positive_array(prior=prior, min_entries=1)
     if np.any((given < _LEAST_PRIOR) | (given > _MOST_PRIOR)):
         raise output.damaged(_FAR_TOO_LARGE)
     if given.shape != output.prior.shape:

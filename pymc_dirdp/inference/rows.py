@@ -85,7 +85,7 @@ class RowPosterior:
     unit: float = 1.0
 
     def __post_init__(self) -> None:
-        alpha = positive_array(alpha=self.alpha, fewest=1)
+        alpha = positive_array(alpha=self.alpha, min_entries=1)
         if alpha.ndim != 1:
             raise ArgumentError(
                 f"Expected alpha to be one row, got shape {alpha.shape}. Give each row a distribution of its own."

@@ -245,7 +245,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", positive_array(alpha=self.alpha, fewest=1))
+        object.__setattr__(self, "alpha", positive_array(alpha=self.alpha, min_entries=1))
         object.__setattr__(self, "r", positive(r=self.r))
         object.__setattr__(self, "adjacency", adjacency_by_name(self.adjacency).name)
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))

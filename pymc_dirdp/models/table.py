@@ -164,7 +164,7 @@ class Table:
     likelihoods: tuple[Likelihood, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prior", positive_array(fewest=1, **{f"the prior of {self.name!r}": self.prior}))
+        object.__setattr__(self, "prior", positive_array(min_entries=1, **{f"the prior of {self.name!r}": self.prior}))
         object.__setattr__(self, "coords", MappingProxyType(dict(self.coords)))
         if self.family == "beta" and self.n_categories != 2:
             raise ArgumentError(f"{self.name!r} is a Beta and has more than two categories.")

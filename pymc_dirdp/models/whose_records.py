@@ -512,4 +512,4 @@ def refuse_lost_unit(names: Iterable[str], model: pm.Model, contribution: int = 
         stored = stored_observations(model[name], model)
         bound = live_bound(evaluate(stored))
         if bound is not None and bound.records > contribution and known_bound(stored) is None:
-            raise bound.lost(repr(name))
+            raise bound.lost_bound_error(repr(name))

@@ -195,7 +195,12 @@ def bayesian_network(
     # Everything public is checked by now. Each column is read once, however many tables it is in.
     bound = checked_bound(unit, contribution, distinct=False)
     found = count_families(
-        records, [(*given, name) for name, given in parents.items()], labels, otherwise={}, bound=bound, times=counts
+        records,
+        [(*given, name) for name, given in parents.items()],
+        labels,
+        otherwise={},
+        bound=bound,
+        counts_column=counts,
     )
     with pm.Model(coords={name: tuple(values) for name, values in labels.items()}) as model:
         for (name, given), table in zip(parents.items(), found, strict=True):

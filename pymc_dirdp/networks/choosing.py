@@ -148,7 +148,7 @@ def choose_structure(
     pairs = list(itertools.combinations(mechanism.variables, 2))
     families = [[names[i] for i in axes] for axes in (*((i,) for i in mechanism.variables), *pairs)]
     tables = sealed.read(
-        lambda records: count_families(records, families, labels, otherwise={}, bound=bound, times=counts),
+        lambda records: count_families(records, families, labels, otherwise={}, bound=bound, counts_column=counts),
         terms["entry"],
         None if terms["reproducible"] else (mechanism, tuple(names)),
     )

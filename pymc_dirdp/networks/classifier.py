@@ -22,7 +22,7 @@ from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.counting.columns import Categories, Frame, column_of, encode
-from pymc_dirdp.counting.engines import in_engine
+from pymc_dirdp.counting.engines import is_engine_table
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.literals import AdjacencyName, MechanismName
 from pymc_dirdp.mechanisms.outputs import Draws
@@ -317,7 +317,7 @@ def _columns(
     X: Frame, y: ArrayLike | str, *, target: str, categories: Categories, unit: str | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The columns of features and class, and that of the people. What cannot be predicted later is refused here."""
-    if in_engine(X):
+    if is_engine_table(X):
         raise ArgumentError(f"Expected records in memory, got {type_name(X)}, whose rows have no order: fetch them.")
     try:
         len(y)  # type: ignore[arg-type]

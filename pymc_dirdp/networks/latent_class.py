@@ -100,7 +100,9 @@ def latent_class(
     if sum(len(values) > 1 for values in labels.values()) < 2:
         raise ArgumentError("Expected at least two columns with two categories or more: else there is no pair.")
     bound = checked_bound(unit, contribution, distinct=False)
-    codes = coded_records(records, labels, otherwise=checked_otherwise(otherwise, labels), bound=bound, times=counts)
+    codes = coded_records(
+        records, labels, otherwise=checked_otherwise(otherwise, labels), bound=bound, counts_column=counts
+    )
     model = _model(labels, codes)
     build_for(model, Purpose(wide=WideColumns(labels, bound)))
     return model

@@ -295,7 +295,7 @@ def grid_share(alpha: ArrayLike, r: float, n_records: int, *, steps: int) -> Gri
     >>> grid_share([1, 1], 0.5, 196, steps=10_000).variance
     0.01
     """
-    wanted, m = positive_array(alpha=alpha, fewest=1), integer(1, steps=steps)
+    wanted, m = positive_array(alpha=alpha, min_entries=1), integer(1, steps=steps)
     d = wanted.shape[-1]
     return GridShare(weight=d / (2 * m + d), variance=_largest_concentration(wanted, r, n_records) / m)
 
@@ -319,7 +319,7 @@ def default_steps(alpha: ArrayLike, r: float, n_records: int) -> int:
         10,000,000, because steps take time. Where a row's `u0` is above 100,000 the grid adds more than 1 %, the share
         `u0 / steps` of :func:`grid_share`.
     """
-    wanted = positive_array(alpha=alpha, fewest=1)
+    wanted = positive_array(alpha=alpha, min_entries=1)
     finer = min(100_000, _largest_concentration(wanted, r, n_records))
     return max(math.ceil(100 * finer), fewest_steps(wanted.shape[-1]))
 
@@ -365,7 +365,7 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
     ----------
     Theory, section 11.
     """
-    wanted = positive_array(alpha=alpha, fewest=1)
+    wanted = positive_array(alpha=alpha, min_entries=1)
     whole = checked_counts(counts, wanted.shape).astype(np.int64)
     # Priors are public, and most of them have few different entries; so have counts of many cells.
     priors, of_prior = different(wanted)
@@ -438,7 +438,7 @@ def urn_counts(y: ArrayLike, steps: int) -> Integers:
     >>> urn_counts([0.375, 0.625], steps=3)
     array([1, 2])
     """
-    released = positive_array(y=y, fewest=1)
+    released = positive_array(y=y, min_entries=1)
     m = integer(1, steps=steps)
     places = ((2 * m + released.shape[-1]) * released - 1) / 2
     counts = np.round(places)

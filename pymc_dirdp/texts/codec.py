@@ -65,7 +65,7 @@ def facts_of(value: Any) -> Any:
     """
     if isinstance(value, Guarantee):
         return guarantee_facts(value)
-    if hasattr(type(value), "to_facts"):
+    if hasattr(type(value), "to_dict"):
         return value.to_dict()
     if dataclasses.is_dataclass(value):
         return facts_by_field(value)
@@ -222,7 +222,7 @@ def _parse(kind: Any, facts: Any) -> Any:
         return {name: _parse(inner[1], fact) for name, fact in _require_type(dict, facts).items()}
     if issubclass(kind, Guarantee):
         return guarantee_of(facts)
-    if hasattr(kind, "from_facts"):
+    if hasattr(kind, "from_dict"):
         return kind.from_dict(facts)
     if not dataclasses.is_dataclass(kind):
         return _require_type(kind, facts)

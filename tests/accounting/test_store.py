@@ -142,7 +142,7 @@ def test_what_does_not_say_its_unit_is_not_added_to_what_does(path):
     # The way out that the error names.
     assert Ledger(LIMIT, unit="person").spend(TENTH, what="eyes", unit="person").number == 1
     if path is not None:
-        with pytest.raises(LedgerError, match="so one about unit='person' does not add up"):
+        with pytest.raises(LedgerError, match="so one about unit='person' does not compose"):
             Ledger(LIMIT, path, unit="person")
 
 

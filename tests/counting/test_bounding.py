@@ -160,8 +160,8 @@ def retained_in_engine(table, most, engine, *, distinct=False):
     bound = Bound("who", most, distinct)
     # The unit is a variable too, so what comes back says whose records were retained.
     labels = LABELS | {"who": list(SIZES)}
-    source = EngineRecords.of(LAZY[engine](table), labels, {}, bound).bounded(bound, KEY)
-    ((columns, times),) = source.coded([["who", "x", "y"]], [10**9])
+    source = EngineRecords.of(LAZY[engine](table), labels, {}, bound).with_bound(bound, KEY)
+    ((columns, times),) = source.encode_families([["who", "x", "y"]], [10**9])
     found = tabulate(columns, (len(SIZES), 3, 2), times)
     cells = itertools.product(SIZES, LABELS["x"], LABELS["y"])
     return sorted(cell for cell, n in zip(cells, found.ravel(), strict=True) for _ in range(n))
@@ -189,7 +189,7 @@ def test_a_unit_changes_its_own_records_only(place, most, distinct):
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_hashes_that_tie_keep_no_more(most, monkeypatch):
     """All hashes are equal, as if somebody had found records that collide."""
-    monkeypatch.setattr(bounding, "_mixed", np.zeros_like)
+    monkeypatch.setattr(bounding, "_mix", np.zeros_like)
     monkeypatch.setitem(keeping._HASHED, "polars", lambda polars, native, *_: native.with_columns(h=polars.lit(1)))
     expected = [min(size, most) for size in SIZES.values()]
     for records in (RECORDS, LAZY["polars"](RECORDS)):

@@ -193,7 +193,7 @@ def test_tables_that_do_not_add_up(other, message):
 
 def test_the_key_is_nowhere():
     counts = counted()
-    assert set(vars(counts)) == {"bound", "is_computed", "_declared"}
+    assert set(vars(counts)) == {"bound", "is_computed", "_declaration"}
     assert vars(counts.bound) == {"unit": "who", "records": 3, "distinct": False}
 
 
