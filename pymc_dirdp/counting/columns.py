@@ -27,7 +27,7 @@ UNKNOWN = _Unknown()
 
 
 def column_of(frame: Any, name: str, *, needed: Sequence[str] = ()) -> Any:
-    """One column of a frame, `needed_text` those that are needed.
+    """One column of a frame. An error lists the `needed` columns.
 
     The frame's own error for a missing column may hold data, so it is not repeated.
     """

@@ -331,7 +331,7 @@ def _prior(name: str, prior: Prior, shape: tuple[int, ...]) -> NDArray[np.float6
         raise ArgumentError(
             f"Expected prior[{name!r}] to broadcast to the table's shape {shape}, got shape {array.shape}."
         ) from None
-    return positive_array(fewest=1, **{f"prior of {name!r}": table})
+    return positive_array(min_entries=1, **{f"prior of {name!r}": table})
 
 
 def _stored(counts: NDArray[np.int64]) -> NDArray[Any]:

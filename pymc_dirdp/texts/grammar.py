@@ -48,8 +48,7 @@ class Text(abc.ABC):
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """The object with these facts. Raises any of several errors if they are invalid; the guarantee is not
-        checked."""
+        """The object with these facts, or any of several errors if they are invalid. No guarantee is checked."""
         return cls(**cls.parse_fields(facts))
 
     @classmethod

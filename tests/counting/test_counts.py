@@ -99,7 +99,7 @@ def test_in_place_the_numbers_are_computed():
     counts = counted()
     counts *= 2
     assert counts.is_computed
-    with pytest.raises(ArgumentError, match="Only whole tables"):
+    with pytest.raises(ArgumentError, match="Only complete tables"):
         counts + counted()
     counts = counted()
     counts[0] = counts[1]
@@ -179,9 +179,9 @@ def test_many_shards_in_which_a_unit_counts_once_in_a_cell_add_up():
         (lambda: counted(unit=None, contribution=None), "other without"),
         (lambda: counted(unit="y"), "different units"),
         (lambda: counted(distinct=True), "distinct=True"),
-        (lambda: counted()[:], "Only whole tables"),
-        (lambda: counted().copy(), "Only whole tables"),
-        (lambda: 2 * counted(), "Only whole tables"),
+        (lambda: counted()[:], "Only complete tables"),
+        (lambda: counted().copy(), "Only complete tables"),
+        (lambda: 2 * counted(), "Only complete tables"),
     ],
 )
 def test_tables_that_do_not_add_up(other, message):

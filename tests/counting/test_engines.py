@@ -168,7 +168,7 @@ def test_values_of_an_error_of_the_engine_stay_in_it():
     connection.execute("CREATE TABLE t (x VARCHAR)")
     connection.execute("INSERT INTO t VALUES ('secret')")
     records = connection.sql("SELECT x::INTEGER AS x FROM t")
-    with pytest.raises(DataError, match="ConversionException, whose message may hold data") as caught:
+    with pytest.raises(DataError, match="ConversionException, whose message may contain data") as caught:
         count(records, ["x"], categories={"x": [0, 1]})
     assert "secret" not in str(caught.value)
     assert caught.value.__context__ is None
@@ -237,7 +237,7 @@ def test_a_path_that_is_no_data(tmp_path):
     with pytest.raises(ArgumentError, match="no Parquet file at"):
         count(tmp_path / "none.parquet", ["x"], categories={"x": [0, 1]})
     (tmp_path / "broken.parquet").write_bytes(b"secret")
-    with pytest.raises(DataError, match="no Parquet file, or a damaged one") as caught:
+    with pytest.raises(DataError, match="not a Parquet file, or is damaged") as caught:
         count(tmp_path / "broken.parquet", ["x"], categories={"x": [0, 1]})
     assert caught.value.__context__ is None
 
