@@ -12,7 +12,7 @@ from typing import Self, final
 from pymc_dirdp.checks import at_least, integer, one_line
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import adjacency_named, apart, bounded_by, filled, who
+from pymc_dirdp.privacy.people import adjacency_by_name, bounded_by, disjoint_groups, filled_cells, who
 from pymc_dirdp.texts.codec import facts_of, value_of
 
 # The errors that reading a damaged text can raise.
@@ -61,7 +61,7 @@ class Header(JsonLine):
 
     def __post_init__(self) -> None:
         Guarantee.checked(limit=self.limit)
-        adjacency_named(self.adjacency)
+        adjacency_by_name(self.adjacency)
         if self.unit is not None:
             one_line(unit=self.unit)
         if self.identity is not None and not re.fullmatch("[0-9a-f]{32}", self.identity):
@@ -146,13 +146,13 @@ class Entry(JsonLine):
         """The assumptions of the guarantee, in words."""
         sentences, label = [], self.unit or "record"
         if self.min_count:
-            sentences.append(filled(self.min_count))
+            sentences.append(filled_cells(self.min_count))
         if isinstance(self.contribution, str):
             sentences.append(f"a {who(label)} contributes no more than {self.contribution}")
         elif self.contribution is not None and (self.contribution, self.unit or "record") != (1, "record"):
             sentences.append(bounded_by(label, self.contribution))
         if len(self.groups) > 1:
-            sentences.append(apart(label, self.groups))
+            sentences.append(disjoint_groups(label, self.groups))
         return tuple(sentences)
 
 

@@ -12,7 +12,7 @@ from pymc_dirdp.accounting.entries import Entry
 from pymc_dirdp.display import Facts, Line
 from pymc_dirdp.privacy.deployment import Deployment
 from pymc_dirdp.privacy.odds import Odds
-from pymc_dirdp.privacy.people import NOT_PROTECTED, adjacency_named, number_of_records, protected_by, secret_of, who
+from pymc_dirdp.privacy.people import NOT_PROTECTED, adjacency_by_name, number_of_records, protected_by, secret_of, who
 from pymc_dirdp.texts.grammar import library_version
 
 
@@ -47,7 +47,7 @@ def lines_of(balance: Balance, entries: Sequence[Entry], deployment: Deployment 
 
 def deployment_of(balance: Balance, entries: Sequence[Entry]) -> Deployment:
     """The joint statement of all releases of a ledger."""
-    relation, unit = adjacency_named(balance.header.adjacency), balance.unit or "record"
+    relation, unit = adjacency_by_name(balance.header.adjacency), balance.unit or "record"
     return Deployment(
         product=", ".join(dict.fromkeys(entry.what for entry in entries if not entry.reserved)),
         description=f"{_count_releases(entries)} about the same people",

@@ -11,7 +11,7 @@ from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import MAX_RECORDS, identifier, integer
 from pymc_dirdp.counting.columns import UNKNOWN, dictionary_of, is_missing, values_of
 from pymc_dirdp.errors import ArgumentError, DataError, missing_values, type_name
-from pymc_dirdp.privacy.people import adjacency_named
+from pymc_dirdp.privacy.people import adjacency_by_name
 
 # Contribution bounding in memory. **Secret**.
 
@@ -75,7 +75,7 @@ class Bound:
 
     def refuse_public_number(self, adjacency: str) -> None:
         """Refuse an adjacency that makes the number of these records public, although it depends on the units."""
-        if self.records > 1 and adjacency_named(adjacency).records_are_public:
+        if self.records > 1 and adjacency_by_name(adjacency).records_are_public:
             raise ArgumentError(
                 f"At most {self.records} records of each {self.unit!r} are counted, so the number of records depends "
                 'on who they are, and replace-one would make it public. Pass adjacency="add-remove" (and n_records= '

@@ -195,7 +195,7 @@ class Classifier:
         guarantee = Guarantee.checked(guarantee=guarantee)
         check_ledger_type(ledger)
         # The share of the guarantee for the tables. The rest measures few numbers, which takes far less.
-        first, second = guarantee.divided(0.8)
+        first, second = guarantee.split(0.8)
         named = class_name(y, target, categories)
         if len(categories[named]) < 2:
             raise ArgumentError(f"Expected categories[{named!r}] to hold two classes or more: one needs no classifier.")

@@ -19,7 +19,7 @@ from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.mechanisms.table import worst_neighbours
 from pymc_dirdp.papers.hellinger_distributions import all_counts, hellinger_distance, number_of_tables
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
-from pymc_dirdp.privacy.people import Contribution, adjacency_named
+from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 
 # One of finitely many outcomes, drawn in integers from probabilities that are doubles.
@@ -89,7 +89,7 @@ class WholePosterior(ReleasedCounts):
             )
         object.__setattr__(self, "n_records", integer(1, n_records=self.n_records))
         within(1, MAX_RECORDS, n_records=self.n_records)
-        if not adjacency_named(self.adjacency).records_are_public:
+        if not adjacency_by_name(self.adjacency).records_are_public:
             raise ArgumentError(
                 f"Under adjacency={self.adjacency!r} the number of records is private, and {type(self).__name__} "
                 "publishes it. Use GeometricMechanism, or adjacency='replace-one'."

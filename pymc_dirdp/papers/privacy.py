@@ -200,7 +200,7 @@ class RealValuedLoss(LossCurves):
     alpha_min: float
     delta_2_squared: float
     delta_inf: float
-    from_divergences: ClassVar[bool] = True
+    uses_renyi_conversion: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("r", "alpha_min", "delta_2_squared", "delta_inf"):

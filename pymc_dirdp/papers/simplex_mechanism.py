@@ -19,7 +19,7 @@ from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
 from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
+from pymc_dirdp.privacy.unit import MAX_PARAMETER, MIN_PARAMETER
 from pymc_dirdp.sampling.bits import Bits, Seed
 from pymc_dirdp.sampling.discrete_noise import over_one_power
 from pymc_dirdp.sampling.exact import fewest_steps, positive_frequencies, urn
@@ -135,7 +135,7 @@ class SimplexMechanism(DirichletDraws):
         if not isinstance(self.domain, SimplexDomain):
             raise ArgumentError(f"Expected domain to be a SimplexDomain, got {type_name(self.domain)}.")
         for parameter in (self.k * self.domain.eta, self.k * self.domain.largest_step):
-            if not LEAST_PARAMETER <= parameter <= MOST_PARAMETER:
+            if not MIN_PARAMETER <= parameter <= MAX_PARAMETER:
                 raise ArgumentError("Expected k times eta and k times the largest step between 1e-100 and 1e100.")
 
     @classmethod

@@ -20,8 +20,8 @@ from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import Contribution, adjacency_named
-from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, is_binary_row, personal_cells
+from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
+from pymc_dirdp.privacy.unit import MAX_PARAMETER, MIN_PARAMETER, is_binary_row, personal_cells
 
 # The settings of the Dirichlet mechanism at which a guarantee stops to hold, and the best of them.
 
@@ -68,7 +68,7 @@ class Boundary:
         return self._curves(r, s, spread=False)
 
     def _curves(self, r: float, s: float, *, spread: bool) -> PrivacyCurves:
-        return self.cells.curves(r, self.adjacency, more=s, min_count=self.min_count, spread=spread)
+        return self.cells.curves(r, self.adjacency, raise_by=s, min_count=self.min_count, spread=spread)
 
     def excess(self, r: float, s: float) -> float:
         """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
@@ -101,7 +101,7 @@ class Boundary:
 
 def _outermost(excess: Callable[[float], float], **search: Any) -> float:
     """The largest x at which the guarantee holds, less a little for rounding elsewhere."""
-    limits = {"least": LEAST_PARAMETER, "most": MOST_PARAMETER}
+    limits = {"least": MIN_PARAMETER, "most": MAX_PARAMETER}
     return largest_safe(excess, factor=4, **limits | search)
 
 
@@ -195,7 +195,7 @@ def calibrate_dirichlet(
     """
     parameters = positive_array(prior=prior)
     common: dict[str, Any] = {
-        "adjacency": adjacency_named(adjacency).name,
+        "adjacency": adjacency_by_name(adjacency).name,
         "min_count": at_least(0, min_count=min_count),
         "contribution": Contribution.of(contribution).fitted(parameters.shape),
     }
@@ -218,7 +218,7 @@ def calibrate_dirichlet(
         public_totals
         and n_records
         and n_records > 2 * math.ceil(common["min_count"])
-        and adjacency_named(adjacency).records_are_public
+        and adjacency_by_name(adjacency).records_are_public
         and is_binary_row(parameters.shape)
     ):
         shared["n_records"] = n_records
@@ -327,7 +327,7 @@ def _algorithm_1(
             f"strategy='algorithm-1' is P1's calibration for RenyiDP targets, got {guarantee}. "
             "Use strategy='optimal', which knows the exact curves, or state a RenyiDP target."
         )
-    relation, records = adjacency_named(adjacency), contribution.records
+    relation, records = adjacency_by_name(adjacency), contribution.records
     r = p1_theorem_1_concentration(
         order=order,
         epsilon=guarantee.budget,

@@ -9,7 +9,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.literals import AdjacencyName, DrawObjective, MechanismName, Objective
 from pymc_dirdp.mechanisms.registry import Dirichlet, Marginals, kind_of, kinds
 from pymc_dirdp.planning.calibration import OBJECTIVES
-from pymc_dirdp.privacy.people import Contribution, adjacency_named
+from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
 
 MOST_DRAWS = 10**6
 """No plan has more draws than this; the curve of so many could take for ever."""
@@ -63,7 +63,7 @@ class MechanismOptions:
     min_count: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
+        object.__setattr__(self, "adjacency", adjacency_by_name(self.adjacency).name)
         one_of((*kinds(), "auto"), mechanism=self.kind)
         one_of(OBJECTIVES, objective=self.objective)
         object.__setattr__(self, "released_draws", integer(1, released_draws=self.released_draws))
@@ -134,4 +134,4 @@ class TableOptions(MechanismOptions):
     def is_public(self) -> bool:
         """Whether the number of records is public: what is private by the adjacency is not made public by a word."""
         public = self.public if isinstance(self.public, bool) else "n_records" in self.public
-        return public and adjacency_named(self.adjacency).records_are_public
+        return public and adjacency_by_name(self.adjacency).records_are_public

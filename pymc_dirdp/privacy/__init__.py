@@ -1,4 +1,4 @@
-"""What is guaranteed and what is lost: privacy curves, and what one person can change."""
+"""Guarantees, privacy curves, and the sensitivity of tables to one person."""
 
 from pymc_dirdp.lazy import attach
 

@@ -1,4 +1,4 @@
-"""Curves of what has a bounded loss: randomised and erased response, and bounded range."""
+"""Curves of mechanisms with a bounded loss: randomised and erased response, and bounded range."""
 
 import math
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from pymc_dirdp.privacy.curves import LossCurves, rho_from_above
 # Randomised response: no mechanism with pure differential privacy loses more than this pair of distributions.
 
 
-# The closed forms are raised by their rounding error, so that no curve comes out below the true one.
-_UP = 1 + 4e-15
+# The closed forms are raised by their rounding error, so that no curve is below the true one.
+_ROUND_UP = 1 + 4e-15
 
 
 @final
@@ -26,8 +26,8 @@ _UP = 1 + 4e-15
 class RandomisedResponse(LossCurves):
     """Answers that are true with probability `1 / (1 + exp(-u))`, else false, `answers` times independently.
 
-    For one answer every curve is the largest among all mechanisms that keep `u`-differential privacy, and for several
-    the largest among all products of such mechanisms.
+    For one answer every curve is the largest among all mechanisms that satisfy `u`-differential privacy, and for
+    several the largest among all products of such mechanisms.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class RandomisedResponse(LossCurves):
     @override
     def _renyi(self, order: float) -> float:
         """The sum of `log(cosh((order - 1/2) u) / cosh(u / 2)) / (order - 1)` over the answers."""
-        return min(self.answers * _renyi(self.u, order) * _UP, self.pure_epsilon)
+        return min(self.answers * _renyi(self.u, order) * _ROUND_UP, self.pure_epsilon)
 
     @override
     def _rho(self, omega: float) -> float:
@@ -80,7 +80,7 @@ class RandomisedResponse(LossCurves):
             return 0.0
         n, top = self.answers, self._all_true
         if n <= 2:
-            return min(1.0, _UP * -math.expm1(epsilon - top) / (1 + math.exp(-self.u)) ** n)
+            return min(1.0, _ROUND_UP * -math.expm1(epsilon - top) / (1 + math.exp(-self.u)) ** n)
         i = np.arange(min(math.ceil((top - epsilon) / (2 * self.u)), n // 2 + 1), dtype=np.float64)
         gamma = float(gammaln(n + 1))
         logs = gamma - gammaln(i + 1) - gammaln(n - i + 1) - i * self.u - n * math.log1p(math.exp(-self.u))
@@ -99,11 +99,11 @@ def _renyi(u: float, order: float) -> float:
     if tilt > 30:
         return u + (math.log1p(math.exp(-2 * (order - 0.5) * u)) - math.log1p(math.exp(-u))) / (order - 1)
     # cosh((order - 1/2) u) / cosh(u / 2) - 1, without cancellation where the order is near 1 or u is small.
-    more = math.expm1(tilt) * -math.expm1(-order * u) / (1 + math.exp(-u))
-    return math.log1p(more) / (order - 1)
+    excess = math.expm1(tilt) * -math.expm1(-order * u) / (1 + math.exp(-u))
+    return math.log1p(excess) / (order - 1)
 
 
-# Randomised response whose answer may be erased, and what it becomes when several such steps follow one another.
+# Randomised response whose answer may be erased, and the composition of several such steps.
 #
 # One record that moves from a cell to another under zero-sum geometric noise has exactly this loss, and several records
 # of one person make at most as many steps (see the proof page of `ZeroSumGeometricMechanism`).
@@ -123,11 +123,11 @@ class ErasedResponse(LossCurves):
     u : float
         The loss of a true answer, positive.
     truth : float
-        The probability of a true answer; 1 / (1 + exp(-u)) leaves nothing to be erased.
+        The probability of a true answer; with 1 / (1 + exp(-u)) no answer is erased.
     steps : int
         At least 1.
     blocks : int
-        So many independent ones, at least 1.
+        The number of independent blocks, at least 1.
     largest : float
         A known upper bound of the loss, because `u` may have been rounded up.
 
@@ -155,8 +155,8 @@ class ErasedResponse(LossCurves):
     steps: int = 1
     blocks: int = 1
     largest: float = math.inf
-    most_steps: ClassVar[int] = 64
-    """More steps than this are taken several at a time."""
+    max_steps: ClassVar[int] = 64
+    """If there are more steps than this, several are taken at a time."""
 
     @property
     @override
@@ -168,22 +168,22 @@ class ErasedResponse(LossCurves):
     def _renyi(self, order: float) -> float:
         if order == math.inf:
             return self.pure_epsilon
-        return min(self.blocks * self._block_renyi(order) * _UP, self.pure_epsilon)
+        return min(self.blocks * self._block_renyi(order) * _ROUND_UP, self.pure_epsilon)
 
     @override
     def _rho(self, omega: float) -> float:
         if self.steps == 1 and self.truth >= (1 + math.exp(-self.u / 2)) ** -2:
             # The divergence over its order falls with the order (Theory, Theorem 7).
             return self._renyi(1.0)
-        return self.blocks * rho_from_above(self._block_renyi, omega) * _UP
+        return self.blocks * rho_from_above(self._block_renyi, omega) * _ROUND_UP
 
     def _block_renyi(self, order: float) -> float:
         """The Rényi divergence of one block.
 
         A loss and its negative together add terms that are positive and have no cancellation.
         """
-        times, masses = self._positive
-        losses = np.nextafter(times * self.u, math.inf)
+        multiples, masses = self._block_distribution
+        losses = np.nextafter(multiples * self.u, math.inf)
         largest = float(losses[-1])
         if order == 1:
             return inner(masses, losses * -np.expm1(-losses))
@@ -196,87 +196,89 @@ class ErasedResponse(LossCurves):
 
     @override
     def _deltas(self, epsilons: Array) -> Array:
-        losses, masses = self._whole
+        losses, masses = self._loss_distribution
         if len(epsilons) < len(losses):
-            found = np.array([inner(masses, -np.expm1(np.minimum(one - losses, 0.0))) for one in epsilons.tolist()])
+            deltas = np.array(
+                [inner(masses, -np.expm1(np.minimum(epsilon - losses, 0.0))) for epsilon in epsilons.tolist()]
+            )
         else:
-            found = np.zeros(len(epsilons))
+            deltas = np.zeros(len(epsilons))
             for loss, mass in zip(losses.tolist(), masses.tolist(), strict=True):
-                found += mass * -np.expm1(np.minimum(epsilons - loss, 0.0))
-        return np.where(epsilons >= self.pure_epsilon, 0.0, np.minimum(found * _UP, 1.0))
+                deltas += mass * -np.expm1(np.minimum(epsilons - loss, 0.0))
+        return np.where(epsilons >= self.pure_epsilon, 0.0, np.minimum(deltas * _ROUND_UP, 1.0))
 
     @cached_property
-    def _positive(self) -> tuple[NDArray[np.int64], Array]:
-        """The positive losses of one block, in units of u, in rising order, and their probabilities."""
+    def _block_distribution(self) -> tuple[NDArray[np.int64], Array]:
+        """The positive losses of one block, in units of u, in ascending order, and their probabilities."""
         # Raised by more than its rounding error.
         truth = min(self.truth * (1 + 1e-14), 1.0)
         if self.steps == 1:
             return np.array([1]), np.array([truth])
-        number = min(self.steps, self.most_steps)
-        size, larger = divmod(self.steps, number)
-        return _chained(self.u, truth, [size + 1] * larger + [size] * (number - larger))
+        n_chunks = min(self.steps, self.max_steps)
+        size, n_larger = divmod(self.steps, n_chunks)
+        return _chain_distribution(self.u, truth, [size + 1] * n_larger + [size] * (n_chunks - n_larger))
 
     @cached_property
-    def _whole(self) -> tuple[Array, Array]:
+    def _loss_distribution(self) -> tuple[Array, Array]:
         """The positive losses of all blocks together, and their probabilities."""
-        times, masses = self._positive
+        multiples, masses = self._block_distribution
         if self.blocks == 1:
-            return np.nextafter(times * self.u, math.inf), masses
-        most = int(times[-1])
-        one = np.zeros(2 * most + 1)
-        one[most + times] = masses
-        one[most - times] = masses * np.exp(-times * self.u)
-        one[most] = max(1 - one.sum(), 0.0)
+            return np.nextafter(multiples * self.u, math.inf), masses
+        top = int(multiples[-1])
+        block = np.zeros(2 * top + 1)
+        block[top + multiples] = masses
+        block[top - multiples] = masses * np.exp(-multiples * self.u)
+        block[top] = max(1 - block.sum(), 0.0)
         # Sums of products of numbers that are not negative: no digit is lost, and what underflows is less than 1e-300.
-        distribution = reduce(np.convolve, [one] * self.blocks) * (1 + 1e-15 * len(one) * self.blocks)
-        positive = np.arange(1, most * self.blocks + 1)
-        return np.nextafter(positive * self.u, math.inf), distribution[most * self.blocks + 1 :] + 1e-300
+        distribution = reduce(np.convolve, [block] * self.blocks) * (1 + 1e-15 * len(block) * self.blocks)
+        positive = np.arange(1, top * self.blocks + 1)
+        return np.nextafter(positive * self.u, math.inf), distribution[top * self.blocks + 1 :] + 1e-300
 
 
 def erased_responses(
-    u: float, truth: float, steps: int, blocks: int, largest: float, *, most_values: int = 2_000
+    u: float, truth: float, steps: int, blocks: int, largest: float, *, max_values: int = 2_000
 ) -> LossCurves:
-    """The curves of several blocks; a composition where their loss takes too many values to be listed.
+    """The curves of several blocks; a composition if their loss has too many values to list.
 
-    Blocks are convolved exactly as long as their loss takes `most_values`.
+    Blocks are convolved exactly if their loss has at most `max_values` values.
     """
-    if blocks == 1 or blocks * steps <= most_values:
+    if blocks == 1 or blocks * steps <= max_values:
         return ErasedResponse(u, truth, steps, blocks, largest)
     return Composition(((ErasedResponse(u, truth, steps), blocks),))
 
 
-def _chained(
-    u: float, truth: float, sizes: list[int], *, least: float = 1e-290, steepest: float = 700.0
+def _chain_distribution(
+    u: float, truth: float, sizes: list[int], *, min_level: float = 1e-290, max_exponent: float = 700.0
 ) -> tuple[NDArray[np.int64], Array]:
-    """Positive losses, in units of u, of a chain that takes so many steps at a time, and their probabilities.
+    """Positive losses, in units of u, of a chain of steps in groups of these sizes, and their probabilities.
 
     The largest power is a chain of increasing piecewise linear functions. Their kinks are traced back to the level
     where the chain starts; between two of those levels the slope is constant, and its logarithm is the loss. Levels
-    below the least one are not followed.
+    below `min_level` are not followed.
     """
-    more = truth * -math.expm1(-u)
+    gain = truth * -math.expm1(-u)
     levels = np.empty(0)
     for size in reversed(sizes):
-        down, add = math.exp(-min(size * u, steepest)), size * more
-        levels = np.maximum.reduce([levels * down, levels - add, 1 - (1 - levels) / down])
+        factor, shift = math.exp(-min(size * u, max_exponent)), size * gain
+        levels = np.maximum.reduce([levels * factor, levels - shift, 1 - (1 - levels) / factor])
         # Where the first piece ends, and the last one starts; without a piece between them both are one level.
-        first = min(add * down / -math.expm1(-size * u), 1 / (1 + 1 / down))
-        last = max(1 - add / -math.expm1(-size * u), first)
+        first = min(shift * factor / -math.expm1(-size * u), 1 / (1 + 1 / factor))
+        last = max(1 - shift / -math.expm1(-size * u), first)
         levels = np.concatenate([levels, [first, last]])
-    levels = np.concatenate([[0.0], np.unique(levels[(levels > least) & (levels < 1)]), [1.0]])
-    powers, middle, times = levels, (levels[1:] + levels[:-1]) / 2, np.zeros(len(levels) - 1, dtype=np.int64)
+    levels = np.concatenate([[0.0], np.unique(levels[(levels > min_level) & (levels < 1)]), [1.0]])
+    powers, middle, multiples = levels, (levels[1:] + levels[:-1]) / 2, np.zeros(len(levels) - 1, dtype=np.int64)
     for size in sizes:
-        down, add = math.exp(-min(size * u, steepest)), size * more
-        bounds = np.stack([middle / down, middle + add, 1 - (1 - middle) * down])
-        times += size * (1 - np.argmin(bounds, axis=0))
+        factor, shift = math.exp(-min(size * u, max_exponent)), size * gain
+        bounds = np.stack([middle / factor, middle + shift, 1 - (1 - middle) * factor])
+        multiples += size * (1 - np.argmin(bounds, axis=0))
         middle = bounds.min(axis=0)
-        powers = np.minimum.reduce([powers / down, powers + add, 1 - (1 - powers) * down])
+        powers = np.minimum.reduce([powers / factor, powers + shift, 1 - (1 - powers) * factor])
     # Levels that were too small for doubles count as the least ones, with the largest loss.
-    times[0] = sum(sizes)
+    multiples[0] = sum(sizes)
     # Each power has been rounded a few times in each step.
     masses = np.diff(powers) + 1e-15 * (len(sizes) + 4) * powers[1:]
-    positive, place = np.unique(times[times > 0], return_inverse=True)
-    return positive, np.bincount(place, weights=masses[times > 0])
+    positive, place = np.unique(multiples[multiples > 0], return_inverse=True)
+    return positive, np.bincount(place, weights=masses[multiples > 0])
 
 
 # The exponential mechanism: its loss lies in an interval of known width, wherever that interval lies.
@@ -287,10 +289,10 @@ def _chained(
 class BoundedRange(LossCurves):
     """One output whose loss lies, for each pair of neighbours, in an interval of width `u` that contains 0.
 
-    So it is for a choice with probabilities in proportion to `exp(score / scale)`, where neighbours change the
-    differences of two scores by at most `u * scale`. Every curve is the largest among all such mechanisms. The pairs of
-    distributions that attain it are different ones at different epsilons or orders. The curves together are still those
-    of one pair, so products of them are bounds for choices that depend on earlier ones, too.
+    This holds for a choice with probabilities proportional to `exp(score / scale)`, where neighbours
+    change the differences of two scores by at most `u * scale`. Every curve is the largest among all such
+    mechanisms. Different pairs of distributions attain it at different epsilons or orders. The curves are
+    nevertheless those of one pair, so their products bound adaptive choices, too.
 
     Attributes
     ----------
@@ -326,28 +328,28 @@ class BoundedRange(LossCurves):
         if order == math.inf:
             return u
         # Hoeffding's lemma; the closed form loses digits where u is small.
-        bound = min(u, order * u * u / 8 * _UP)
+        bound = min(u, order * u * u / 8 * _ROUND_UP)
         if u > 700:
             return bound
         return max(min(bound, _largest_divergence(u, order)), 5e-324)
 
     @override
     def _rho(self, omega: float) -> float:
-        return max(min(self.u * self.u / 8 * _UP, rho_from_above(self._renyi, omega)), 5e-324)
+        return max(min(self.u * self.u / 8 * _ROUND_UP, rho_from_above(self._renyi, omega)), 5e-324)
 
     @override
     def _deltas(self, epsilons: Array) -> Array:
         """The largest of `p (1 - exp(epsilon - t))` over the largest loss t, which has probability p: at the middle."""
         half = -np.expm1(np.minimum(epsilons - self.u, 0.0) / 2)
-        deltas: Array = np.minimum(half * half / -math.expm1(-self.u) * _UP, 1.0)
+        deltas: Array = np.minimum(half * half / -math.expm1(-self.u) * _ROUND_UP, 1.0)
         return deltas
 
 
 def _largest_divergence(u: float, order: float, *, rounding: float = 4e-14) -> float:
     """The largest Rényi divergence of two distributions whose loss is t or t - u, over t; from above."""
     if order == 1:
-        over = u / math.expm1(u)
-        return over - 1 - math.log(over) + rounding
+        ratio = u / math.expm1(u)
+        return ratio - 1 - math.log(ratio) + rounding
     tilt = order - 1
     # The moment is exp(tilt t) (a - b exp(t)), and b is such that it is 1 at t = 0 and at t = u.
     a = math.expm1(-order * u) / math.expm1(-u)

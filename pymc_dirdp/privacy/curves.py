@@ -1,7 +1,7 @@
-"""Four curves of a privacy loss, the interface of everything that has one, and what they imply about each other.
+"""Four curves of a privacy loss, their interface, and conversions between them.
 
-`convert` says what one guarantee implies about another; the lemma that leads from Rényi divergences to (epsilon, delta)
-stands here, too.
+`convert` derives one guarantee from another. The lemma that converts Rényi divergences to (epsilon, delta)
+is here, too.
 """
 
 import abc
@@ -31,7 +31,7 @@ class PrivacyCurves(abc.ABC):
     @property
     @abc.abstractmethod
     def _curves(self) -> "LossCurves":
-        """What computes the curves; a mechanism names it."""
+        """The object that computes the curves."""
 
     @property
     def curve_key(self) -> Hashable:
@@ -45,9 +45,9 @@ class PrivacyCurves(abc.ABC):
 
     @property
     def composed_of(self) -> "tuple[tuple[PrivacyCurves, int], ...]":
-        """The curves of each release that these are composed of, with the number of such releases; of one its own.
+        """The curves of each composed release, with the number of such releases; a single release has its own.
 
-        Composed by themselves they lose as much or more, because neighbours may then differ in either order in each.
+        Composed separately they lose at least as much, because neighbours may then differ in either order in each.
         """
         return ((self, 1),)
 
@@ -93,7 +93,7 @@ class PrivacyCurves(abc.ABC):
         return _elementwise(lambda value: _order_for_delta(renyi, open_unit_interval(delta=value)), delta)
 
     def satisfies(self, guarantee: Guarantee) -> bool:
-        """Whether the guarantee holds, decided on the curve of its own kind and without tolerance."""
+        """Whether the guarantee holds, decided by the curve of its kind and without tolerance."""
         loss, allowed = self.loss(guarantee)
         return loss <= allowed
 
@@ -104,14 +104,14 @@ class PrivacyCurves(abc.ABC):
 
 
 class LossCurves(PrivacyCurves):
-    """Base class of what computes its curves itself.
+    """Base class of objects that compute their curves.
 
     A subclass defines `_renyi`, `_rho`, and one of `_delta` and `_deltas`, each of which follows from the other.
     """
 
     widening: ClassVar[float] = 1e-3
-    """By which share of the variance of a composed loss its grid may widen it. A finer one takes more points."""
-    from_divergences: ClassVar[bool] = False
+    """The share of the variance of a composed loss by which its grid may widen it. A finer grid has more points."""
+    uses_renyi_conversion: ClassVar[bool] = False
     """Whether the deltas come from the Rényi divergences, so that a composition also tries the divergences."""
 
     @property
@@ -139,9 +139,9 @@ class LossCurves(PrivacyCurves):
         return float(self._deltas(np.array([epsilon], dtype=np.float64))[0])
 
     def _deltas(self, epsilons: Array) -> Array:
-        """Hockey-stick divergences at rising epsilons, of the first data set from the second.
+        """Hockey-stick divergences at ascending epsilons, of the first data set from the second.
 
-        Where the curve takes long, these are bounds that are quick.
+        If the curve is slow, these are fast bounds.
         """
         return np.array([self._delta(epsilon) for epsilon in epsilons.tolist()])
 
@@ -157,7 +157,7 @@ class LossCurves(PrivacyCurves):
     def _loss_spread(self) -> float:
         """A rough standard deviation of the finite losses. Any value is safe: only the width of a grid depends on it.
 
-        Where some loss is infinite, it is the scale at which the hockey-stick curve has fallen half way.
+        If some loss is infinite, it is the scale at which the hockey-stick curve has fallen half way.
         """
         divergence = self._renyi(1.0)
         if math.isfinite(divergence):
@@ -170,7 +170,7 @@ class LossCurves(PrivacyCurves):
 @final
 @dataclass(frozen=True)
 class NoLoss(LossCurves):
-    """The curves of what is the same for all data sets, such as the shares in a table of one category."""
+    """The curves of a release that is the same for all data sets, such as the shares in a table of one category."""
 
     @property
     @override
@@ -197,27 +197,29 @@ def _elementwise(f: Callable[[float], float], values: ArrayLike) -> float | Arra
     return np.array([f(value) for value in array.ravel().tolist()], dtype=np.float64).reshape(array.shape)
 
 
-# A whole curve of deltas is taken from the divergences at these orders; the bound of each order is valid.
+# A curve of deltas is computed from the divergences at these orders; each order gives a valid bound.
 ORDERS = 1 + np.exp(np.linspace(-12.0, 12.0, 49))
 
 
 def epsilon_at(order: float, divergence: float, delta: float) -> float:
     """The epsilon that a divergence of `divergence` nats at `order > 1` implies at `delta`; at least 0."""
-    above = order - 1
-    # The textbook's difference of logarithms would lose a digit for each digit of the order.
-    return max(0.0, divergence - math.log1p(1 / above) - (math.log(delta) + math.log(order)) / above)
+    order_minus_1 = order - 1
+    # The usual difference of logarithms would lose a digit for each digit of the order.
+    return max(0.0, divergence - math.log1p(1 / order_minus_1) - (math.log(delta) + math.log(order)) / order_minus_1)
 
 
 def log_delta_at(order: float, divergence: float, epsilon: float) -> float:
     """The logarithm of the delta that a divergence of `divergence` nats at `order > 1` implies at `epsilon`."""
-    above = order - 1
-    return min(0.0, above * (divergence - epsilon - math.log1p(1 / above)) - math.log(order))
+    order_minus_1 = order - 1
+    return min(0.0, order_minus_1 * (divergence - epsilon - math.log1p(1 / order_minus_1)) - math.log(order))
 
 
 def least_log_delta(divergences: Array, epsilon: float) -> float:
     """The least of :func:`log_delta_at` over `ORDERS`, at which these are the divergences."""
-    above = ORDERS - 1
-    return float(np.minimum(above * (divergences - epsilon - np.log1p(1 / above)) - np.log(ORDERS), 0.0).min())
+    order_minus_1 = ORDERS - 1
+    return float(
+        np.minimum(order_minus_1 * (divergences - epsilon - np.log1p(1 / order_minus_1)) - np.log(ORDERS), 0.0).min()
+    )
 
 
 def converted_deltas(renyi: Callable[[float], float], epsilons: Array) -> Array:
@@ -249,47 +251,47 @@ def best_order(
     bound: Callable[[float], float],
     *,
     largest: float = math.inf,
-    widest: float = 30.0,
-    looks: int = 61,
-    close: float = 1e-7,
+    max_log: float = 30.0,
+    n_points: int = 61,
+    tolerance: float = 1e-7,
 ) -> float:
     """The order in `(1, largest]` at which `bound(order)` is least.
 
     Every order gives a valid bound, so an inexact minimiser costs tightness and never privacy. `bound` may be infinite.
-    The search covers orders from `1 + exp(-widest)` to `1 + exp(widest)`, first at so many looks, and ends so close to
-    the best one on a logarithmic scale; the bound differs by about the square of that.
+    The search covers orders from `1 + exp(-max_log)` to `1 + exp(max_log)`, first at `n_points` of them, and ends
+    within `tolerance` of the best one on a logarithmic scale; the bound differs by about the square of that.
     """
     from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
 
-    def at(log_excess: float) -> float:
-        return min(bound(1 + math.exp(log_excess)), 1e300)
+    def value_at(log_order_minus_1: float) -> float:
+        return min(bound(1 + math.exp(log_order_minus_1)), 1e300)
 
-    highest = min(widest, math.log(largest - 1))
-    if highest <= -widest:
+    highest = min(max_log, math.log(largest - 1))
+    if highest <= -max_log:
         return largest
-    grid = np.linspace(-widest, highest, looks).tolist()
-    values = [at(x) for x in grid]
-    first = int(np.argmin(values))
-    ends = grid[max(first - 1, 0)], grid[min(first + 1, looks - 1)]
-    refined = minimize_scalar(at, bounds=ends, method="bounded", options={"xatol": close})
-    log_excess = float(refined.x) if refined.fun < values[first] else grid[first]
-    return min(1 + math.exp(log_excess), largest)
+    grid = np.linspace(-max_log, highest, n_points).tolist()
+    values = [value_at(x) for x in grid]
+    lowest = int(np.argmin(values))
+    ends = grid[max(lowest - 1, 0)], grid[min(lowest + 1, n_points - 1)]
+    refined = minimize_scalar(value_at, bounds=ends, method="bounded", options={"xatol": tolerance})
+    log_order_minus_1 = float(refined.x) if refined.fun < values[lowest] else grid[lowest]
+    return min(1 + math.exp(log_order_minus_1), largest)
 
 
-def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float) -> Kind:
+def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **parameters: float) -> Kind:
     """What `guarantee` implies, stated as another kind of guarantee.
 
-    Only implications are converted: every mechanism that keeps `guarantee` keeps the result. A kind that does not
-    follow, such as pure from approximate differential privacy, is refused. The result is usually weaker than what
-    the mechanism's own curve gives; ask the mechanism where there is one.
+    Only implications are converted: every mechanism that satisfies `guarantee` satisfies the result. A kind that
+    does not follow, such as pure from approximate differential privacy, is refused. The result is usually weaker than
+    the mechanism's own curve; use that of the mechanism if you have one.
 
     Parameters
     ----------
     guarantee : RenyiDP, TruncatedCDP, ApproxDP, ZeroCDP or PureDP
-        What is known to hold.
+        The guarantee that holds.
     kind : type
-        The class of the guarantee that is wanted.
-    **at : float
+        The class of the result.
+    ***parameters : float
         `delta` for `ApproxDP`, `order` for `RenyiDP`, `omega` for `TruncatedCDP`; nothing for the other kinds.
 
     Returns
@@ -299,7 +301,7 @@ def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float
     Raises
     ------
     ArgumentError
-        If the guarantee does not follow, or if `at` does not fit `kind`.
+        If the guarantee does not follow, or if `parameters` do not fit `kind`.
 
     References
     ----------
@@ -315,20 +317,20 @@ def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float
     guarantee = Guarantee.checked(guarantee=guarantee)
     if not (isinstance(kind, type) and issubclass(kind, Guarantee) and kind is not Guarantee):
         raise ArgumentError(f"Expected kind to be a class of guarantees, such as ApproxDP, got {type_name(kind)}.")
-    where = {field.name for field in fields(kind)} - {kind.budget_name}
-    if set(at) != where:
-        wanted = f"{next(iter(where))}=..." if where else "no further argument"
-        raise ArgumentError(f"Conversion to {kind.__name__} takes {wanted}.")
-    # The budget of 1 holds the place of the one that is implied.
-    wanted_at = kind(**{kind.budget_name: 1.0, **at})
-    budget = wanted_at.least_budget(worst_curves(guarantee))
+    names = {field.name for field in fields(kind)} - {kind.budget_name}
+    if set(parameters) != names:
+        expected = f"{next(iter(names))}=..." if names else "no further argument"
+        raise ArgumentError(f"Conversion to {kind.__name__} takes {expected}.")
+    # The budget of 1 is a placeholder for the implied one.
+    template = kind(**{kind.budget_name: 1.0, **parameters})
+    budget = template.least_budget(worst_curves(guarantee))
     if not math.isfinite(budget):
-        place = "".join(f" at {name} {value:g}" for name, value in wanted_at.fixed.items())
+        position = "".join(f" at {name} {value:g}" for name, value in template.fixed.items())
         raise ArgumentError(
-            f"{kind.flavour}{place} does not follow from {guarantee}. Ask the mechanism for its own curve, or "
+            f"{kind.flavour}{position} does not follow from {guarantee}. Use the mechanism's own curve, or "
             f"calibrate for {kind.__name__}."
         )
-    return wanted_at.with_budget(budget)
+    return template.with_budget(budget)
 
 
 def worst_curves(guarantee: Guarantee) -> LossCurves:
@@ -345,7 +347,7 @@ def worst_curves(guarantee: Guarantee) -> LossCurves:
 @final
 @dataclass(frozen=True)
 class _BoundedDivergences(LossCurves):
-    """What follows from Rényi divergences of at most `min(bound, slope * order)` up to the largest order."""
+    """Curves implied by Rényi divergences of at most `min(bound, slope * order)` up to the largest order."""
 
     largest: float
     bound: float = math.inf
@@ -353,7 +355,7 @@ class _BoundedDivergences(LossCurves):
 
     @override
     def _renyi(self, order: float) -> float:
-        # The divergence grows with the order, so a bound at a higher order serves.
+        # The divergence grows with the order, so a bound at a higher order is valid.
         return min(self.bound, self.slope * order) if order <= self.largest else math.inf
 
     @override
@@ -374,7 +376,7 @@ class _BoundedDivergences(LossCurves):
 @final
 @dataclass(frozen=True)
 class Bounded(LossCurves):
-    """The worst that a guarantee of (epsilon, delta) allows.
+    """The worst case of an (epsilon, delta) guarantee.
 
     Parameters
     ----------
@@ -396,7 +398,7 @@ class Bounded(LossCurves):
 
     @property
     def _loss_spread(self) -> float:
-        """That of the pure guarantee: the loss is infinite with the probability delta, and else as it is there."""
+        """That of the pure guarantee: the loss is infinite with probability delta, and otherwise the pure one."""
         return math.sqrt(2 * self.at_epsilon * math.tanh(self.at_epsilon / 2))
 
     def _renyi(self, order: float) -> float:
@@ -422,10 +424,12 @@ class Bounded(LossCurves):
         return self.at_delta + (1 - self.at_delta) * over
 
 
-# Truncated concentrated differential privacy from a Rényi curve of which only values are known.
+# Truncated concentrated differential privacy from values of a Rényi curve.
 
 
-def rho_from_above(renyi: Callable[[float], float], omega: float, *, points: int = 100, nearest: float = 1e-4) -> float:
+def rho_from_above(
+    renyi: Callable[[float], float], omega: float, *, points: int = 100, first_excess: float = 1e-4
+) -> float:
     """Upper bound of `D_order / order` over `1 < order <= omega`, within about a per cent; omega may be infinite.
 
     `renyi` is the divergence, or the largest one of several pairs of distributions, and finite at an infinite order.
@@ -439,15 +443,15 @@ def rho_from_above(renyi: Callable[[float], float], omega: float, *, points: int
         return largest_loss
     # From the last order on, the largest loss over the order is below the divergence at 1. The points do not depend on
     # omega, so that the bound grows with omega; their excess over 1 rises by a factor of 1.1.
-    orders = (1 + largest_loss / at_one * np.geomspace(nearest, 1, points)).tolist()
+    orders = (1 + largest_loss / at_one * np.geomspace(first_excess, 1, points)).tolist()
     first = orders[0]
     bound, cumulant = max(at_one, renyi(first)), (first - 1) * renyi(first)
     for a, b in itertools.pairwise(orders):
         if a >= omega:
             break
-        after = (b - 1) * renyi(b)
-        bound = max(bound, _under_chord(a, b, cumulant, after, min(b, omega)))
-        cumulant = after
+        next_cumulant = (b - 1) * renyi(b)
+        bound = max(bound, _under_chord(a, b, cumulant, next_cumulant, min(b, omega)))
+        cumulant = next_cumulant
     return bound
 
 

@@ -1,4 +1,4 @@
-"""What a release, or several together, guarantee to whom: in lines, and in the columns of a register of deployments."""
+"""The guarantee of a release, or of several together: as lines, and as columns of a registry of deployments."""
 
 import math
 from collections.abc import Iterator
@@ -14,26 +14,26 @@ from pymc_dirdp.privacy.odds import Odds, delta_of
 @final
 @dataclass(frozen=True)
 class Deployment:
-    """What a release, or a ledger of releases about the same people, states.
+    """The statement of a release, or of a ledger of releases about the same people.
 
     Attributes
     ----------
     product : str
-        The names of what is published.
+        The names of the published quantities.
     description : str
     guarantee : Guarantee
     unit : str
-        The label of whom it protects.
+        The label of the unit of privacy.
     neighbours : str
-        What neighbouring data sets are, in words.
+        The neighbouring relation, in words.
     odds : Odds
-        What it lets anyone infer, with the curves behind it.
+        The posterior odds about one person, with their curves.
     accounting : str
-        How its losses were added up.
+        The composition rule.
     digest : str
         The digest of a plan, or the head of a ledger.
     version : str
-        Of this library.
+        The version of this library.
     """
 
     product: str
@@ -47,16 +47,16 @@ class Deployment:
     version: str
 
     def lines(self, *, protects: str, protected: str, most: str, together: str = "") -> Iterator[Line]:
-        """What is guaranteed to whom, first for one screen and then as it is printed under a table.
+        """The guarantee, first for one screen and then as it is printed under a table.
 
         Parameters
         ----------
         protects, protected : str
             Who is protected, in two lines of a screen and in full.
         most : str
-            What anyone loses at most.
+            The maximum loss of a person.
         together : str, optional
-            Of what all of this is the guarantee, to be said behind it.
+            A note on the composition, appended to the guarantee.
         """
         yield Line("protects", protects, 0)
         yield Line("at most", most, 0)
@@ -69,7 +69,7 @@ class Deployment:
     def row(self) -> dict[str, Any]:
         """The columns of the public registry of deployments, in its order."""
         delta = delta_of(self.guarantee)
-        # An (epsilon, delta) as it is stated; any other kind by the curves.
+        # An (epsilon, delta) as stated; any other kind by its curves.
         epsilon: float | None = self.guarantee.budget
         if self.guarantee.stated_delta is None:
             epsilon = up(float(self.odds.curves.epsilon(delta)))

@@ -30,8 +30,8 @@ from pymc_dirdp.numerics.quadrature import graded_breaks, integrate, nodes
 def renyi_add(order: float, a: float, r: float) -> float:
     """Divergence of `Gamma(a + r)` from `Gamma(a)` (Theory, section 3)."""
     terms = (order - 1, a), (-order, a + r), (1, a + order * r)
-    closed = _closed_form(order, terms)
-    return _kernel_form(order, a, a + r, a + order * r, r, upwards=True) if closed is None else closed
+    closed_form = _closed_form(order, terms)
+    return _kernel_form(order, a, a + r, a + order * r, r, upwards=True) if closed_form is None else closed_form
 
 
 def renyi_remove(order: float, a: float, r: float) -> float:
@@ -39,8 +39,8 @@ def renyi_remove(order: float, a: float, r: float) -> float:
     end = _gap(order, a, r)
     if end <= 0:
         return math.inf
-    closed = _closed_form(order, ((order - 1, a + r), (-order, a), (1, end)))
-    return _kernel_form(order, a + r, a, end, r, upwards=False) if closed is None else closed
+    closed_form = _closed_form(order, ((order - 1, a + r), (-order, a), (1, end)))
+    return _kernel_form(order, a + r, a, end, r, upwards=False) if closed_form is None else closed_form
 
 
 def _gap(order: float, a: float, r: float) -> float:
@@ -52,9 +52,9 @@ def _gap(order: float, a: float, r: float) -> float:
 
 
 def _closed_form(order: float, terms: tuple[tuple[float, float], ...], *, trusted: float = 2e-12) -> float | None:
-    """Sum of `weight * log Gamma(x)` over `order - 1`, or None where cancellation spoils it.
+    """Sum of `weight * log Gamma(x)` over `order - 1`, or None if cancellation makes it inaccurate.
 
-    It is trusted while its rounding error, estimated from its terms, stays below this share of the result.
+    It is trusted if its rounding error, estimated from its terms, is below this share of the result.
     """
     # The divergence is about order * r**2 / x. Where that is small, it is lost among terms of size log Gamma(x).
     (_, middle), (_, end) = terms[1:]
@@ -63,7 +63,7 @@ def _closed_form(order: float, terms: tuple[tuple[float, float], ...], *, truste
         return None
     values = [weight * float(gammaln(x)) for weight, x in terms]
     if not all(map(math.isfinite, values)):
-        # Beyond the largest double a difference of infinities would be NaN, which no comparison notices.
+        # Beyond the largest double a difference of infinities would be NaN, which no comparison detects.
         return math.inf
     # Each argument is itself rounded, which moves its log Gamma by about eps * x * |digamma(x)| <= eps * (1 + x log x).
     error = 2.2e-16 * sum(
@@ -108,8 +108,8 @@ def _leg(length: float, *, near: float, from_foot: bool) -> float:
 # Hockey-stick divergences as sums or integrals of positive terms.
 
 
-def hockey_sticks(excess: Array, masses: Array, starts: Integers, steps: Array) -> Array:
-    """The sums of `masses * (1 - exp(epsilon - loss))` over all losses above epsilon, at each of some rising epsilons.
+def delta_grid(excess: Array, masses: Array, starts: Integers, steps: Array) -> Array:
+    """The sums of `masses * (1 - exp(epsilon - loss))` over all losses above epsilon, at ascending epsilons.
 
     Between two epsilons lies a panel of losses. From the last panel to the first, over a step of h, each sum is
 
@@ -120,29 +120,29 @@ def hockey_sticks(excess: Array, masses: Array, starts: Integers, steps: Array) 
     Parameters
     ----------
     excess : array, shape (n,)
-        The losses in rising order, each less the epsilon at which its panel starts.
+        The losses in ascending order, each minus the epsilon at which its panel starts.
     masses : array, shape (n,)
         Their probabilities, or the weights of an integral times a density.
     starts : array of int, shape (points,)
-        Where the panel of each epsilon starts. What lies before the first one has no part in any sum.
+        The start of the panel of each epsilon. Losses before the first one are in no sum.
     steps : array, shape (points - 1,)
-        From each epsilon to the next.
+        The differences of consecutive epsilons.
     """
     sums, weights = np.zeros(len(starts)), np.zeros(len(starts))
-    begins = starts < np.append(starts[1:], len(masses))
-    if not begins.any():
+    is_start = starts < np.append(starts[1:], len(masses))
+    if not is_start.any():
         return sums
-    panels, first = starts[begins] - starts[begins][0], starts[begins][0]
-    sums[begins] = np.add.reduceat(masses[first:] * -np.expm1(-excess[first:]), panels)
-    weights[begins] = np.add.reduceat(masses[first:], panels)
+    panels, first = starts[is_start] - starts[is_start][0], starts[is_start][0]
+    sums[is_start] = np.add.reduceat(masses[first:] * -np.expm1(-excess[first:]), panels)
+    weights[is_start] = np.add.reduceat(masses[first:], panels)
     sums[:-1] += -np.expm1(-steps) * np.cumsum(weights[:0:-1])[::-1]
-    falls, found, total = [*np.exp(-steps).tolist(), 0.0], sums.tolist(), 0.0
-    for i in range(len(found) - 1, -1, -1):
-        found[i] = total = found[i] + falls[i] * total
-    return np.array(found)
+    factors, sums_list, total = [*np.exp(-steps).tolist(), 0.0], sums.tolist(), 0.0
+    for i in range(len(sums_list) - 1, -1, -1):
+        sums_list[i] = total = sums_list[i] + factors[i] * total
+    return np.array(sums_list)
 
 
-# More than an integral, and the density in it, are rounded.
+# A factor larger than the rounding error of an integral and of its density.
 RAISED = 1 + 3e-11
 
 
@@ -173,22 +173,22 @@ class LogitLoss:
         """Hockey-stick divergence at one `epsilon >= 0`, from above; see :meth:`deltas`."""
         with np.errstate(over="ignore"):
             delta, trusted = self._difference(epsilon, math.exp(min(epsilon, 600.0)))
-        return float(delta if trusted else self._integrated(np.array([epsilon]))[0])
+        return float(delta if trusted else self._integrate(np.array([epsilon]))[0])
 
     def deltas(self, epsilons: Array) -> Array:
-        """Hockey-stick divergences at rising epsilons >= 0, from above.
+        """Hockey-stick divergences at ascending epsilons >= 0, from above.
 
-        Each is a difference of two tails, raised by more than the errors of both. Where little is left of the tails, or
-        they have lost digits, the loss is integrated, which takes some eight times as long.
+        Each is a difference of two tails, raised by more than the errors of both. If the difference is small, or the
+        tails have lost digits, the loss is integrated, which takes about eight times as long.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             deltas, trusted = self._difference(epsilons, np.exp(np.minimum(epsilons, 600.0)))
-        return np.asarray(deltas if np.all(trusted) else np.where(trusted, deltas, self._integrated(epsilons)))
+        return np.asarray(deltas if np.all(trusted) else np.where(trusted, deltas, self._integrate(epsilons)))
 
     def _difference(
         self, epsilons: Any, factors: Any, *, large: float = 1e4, least: float = 1e-290, share: float = 1e-3
     ) -> tuple[Any, Any]:
-        """The difference of the tails at one epsilon or several, and whether it has enough digits."""
+        """The difference of the tails at one or more epsilons, and whether it has enough digits."""
         if min(self.loses, self.gains) >= large:
             return epsilons, epsilons < 0
         # Beyond the largest double the divergence at a smaller epsilon is used, which is larger.
@@ -207,7 +207,7 @@ class LogitLoss:
         """X has tails like `exp(a * x)` below and `exp(-b * x)` above."""
         return self.gains + self.r, self.loses
 
-    def _integrated(self, epsilons: Array) -> Array:
+    def _integrate(self, epsilons: Array) -> Array:
         deltas, r = np.zeros(len(epsilons)), self.r
         up, down = (
             _mean_digamma_less_log(self.gains, r, at_end=True),
@@ -228,7 +228,7 @@ class LogitLoss:
             masses = np.exp(self._log_density(x) - logs[0]) * weights
             starts = np.searchsorted(breaks, np.maximum(t, breaks[0])) * (len(x) // (len(breaks) - 1))
             excess = r * (x - np.repeat(t, np.diff(starts, append=len(x))))
-        sums = hockey_sticks(excess, masses, starts, np.diff(epsilons[: len(t)]))
+        sums = delta_grid(excess, masses, starts, np.diff(epsilons[: len(t)]))
         deltas[: len(t)] = np.minimum(sums * math.exp(logs[0] + self._log_height) * RAISED, 1.0)
         return deltas
 
@@ -238,18 +238,23 @@ class LogitLoss:
         down = [*self._panels(0.0, -1.0, first)] if first < 0 else []
         breaks = np.array([*reversed(down), max(first, 0.0), *self._panels(max(first, 0.0), 1.0, last)])
         # The loss rises from 0 at each threshold, over one nat.
-        long = np.flatnonzero(np.diff(t, append=breaks[-1]) > nats / self.r)
+        long_gaps = np.flatnonzero(np.diff(t, append=breaks[-1]) > nats / self.r)
         ends = np.append(t[1:], breaks[-1])
-        inside = [
+        candidates = [
             t,
-            *(t[i] + nats / self.r * 2.0 ** np.arange(-1.0, np.log2((ends[i] - t[i]) * self.r / nats)) for i in long),
+            *(
+                t[i] + nats / self.r * 2.0 ** np.arange(-1.0, np.log2((ends[i] - t[i]) * self.r / nats))
+                for i in long_gaps
+            ),
         ]
-        return np.unique(np.concatenate([breaks, *(more[(more > breaks[0]) & (more < breaks[-1])] for more in inside)]))
+        return np.unique(
+            np.concatenate([breaks, *(points[(points > breaks[0]) & (points < breaks[-1])] for points in candidates)])
+        )
 
     def _panels(
         self, x: float, sign: float, end: float, *, below: float = 60.0, above: float = 45.0
     ) -> Iterator[float]:
-        """Places from x on, between which the density is smooth: down to an end, or up and beyond it.
+        """Breakpoints from x on, between which the density is smooth: down to an end, or up and beyond it.
 
         They stop where the density is below exp(-below) of its largest value, or exp(-above) of that at the end.
         """
@@ -274,9 +279,9 @@ class LogitLoss:
         a, b = self._parameters
         a, b, sign = (a, b, 1.0) if a <= b else (b, a, -1.0)
         x = min(sign * x, 700.0)
-        more, share = math.expm1(x), a / (a + b)
-        below, a = 1 + share * more, a * (1 - share)
-        return -sign * a * more / below, a * (1 + more) / below / below
+        exp_minus_1, share = math.expm1(x), a / (a + b)
+        denominator, a = 1 + share * exp_minus_1, a * (1 - share)
+        return -sign * a * exp_minus_1 / denominator, a * (1 + exp_minus_1) / denominator / denominator
 
     def _log_density(self, x: Array) -> Array:
         """The logarithm of the density of X over that at 0, its mode; concave."""
@@ -322,7 +327,7 @@ def _mean_digamma_less_log(a: float, r: float, *, at_end: bool) -> float:
 
 
 def _tail(x: Array, a: float, b: float) -> Array:
-    """The probability that X lies above a number: the logit of `Beta(a, b)`, or what is left if one is infinite."""
+    """The probability that X exceeds a number: the logit of `Beta(a, b)`, or the limit if one is infinite."""
     if math.isfinite(a):
         return logit_beta_upper(x, a, b) if math.isfinite(b) else gamma_upper(x, a)
     return gamma_lower(-x, b)

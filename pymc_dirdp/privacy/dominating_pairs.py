@@ -2,8 +2,8 @@
 
 For every pair of neighbouring data sets and every f-divergence, the output distributions are no further apart than one
 fixed pair of distributions, which depends only on the two smallest prior parameters and on `r` (Theory, section 2). A
-pair knows its curves. :mod:`pymc_dirdp.privacy.unit` composes such pairs into what one person with many records can
-change. The proofs are in the documentation under "Theory".
+pair has its curves. :mod:`pymc_dirdp.privacy.unit` composes such pairs for a person with several
+records. The proofs are in the documentation under "Theory".
 """
 
 import math
@@ -34,8 +34,8 @@ class DominatingPair(LossCurves):
       apart, so a composition takes the larger curve on both sides (Theory, Theorem 14).
     - Under add-remove a record disappears, and `gains` is infinite, which loses more (Theory, Theorem 2); the other
       direction is that of a record that appears.
-    - Where only `gains` is finite it is known that records appear and none disappears. In a composition such pairs
-      stand for cells that gain records while others lose some.
+    - If only `gains` is finite, records appear and none disappears. In a composition such pairs stand
+      for cells that gain records while others lose some.
 
     Parameters
     ----------

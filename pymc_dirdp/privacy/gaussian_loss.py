@@ -13,11 +13,11 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import bulk_breaks, inner, nodes
 from pymc_dirdp.numerics.roots import round_up
 from pymc_dirdp.privacy.curves import LossCurves
-from pymc_dirdp.privacy.divergences import hockey_sticks
+from pymc_dirdp.privacy.divergences import delta_grid
 
-# This covers the rounding of an exponential of at most 745 and of what is done with it, relative.
+# The relative rounding error of an exponential of at most 745 and of its use.
 _SLACK = 1e-12
-# Above a point exp(-50) of the sum is left out, and its bound added.
+# Terms beyond a share exp(-50) of the sum are replaced by their bound.
 _REACH = 100.0
 # Masses below exp(-745) are 0 in doubles.
 _UNDERFLOW = 745.0
@@ -26,11 +26,11 @@ _UNDERFLOW = 745.0
 @final
 @dataclass(frozen=True)
 class GaussianLoss(LossCurves):
-    """What is lost by counts with independent discrete Gaussian noise, some of which move by several records.
+    """The loss of counts with independent discrete Gaussian noise, some of which change by several records.
 
     The noise of a count takes the integer k with probability proportional to `exp(-k**2 / (2 variance))`. With one
     record in each group the hockey-stick divergence is exact. With m records in a group it is the larger of that of all
-    m in one cell, exact, and of what the Rényi divergences of everything else imply.
+    m in one cell, exact, and of the bound from the Rényi divergences of all other cases.
 
     Parameters
     ----------
@@ -74,22 +74,22 @@ class GaussianLoss(LossCurves):
 
     @override
     def _deltas(self, epsilons: Array) -> Array:
-        together = deltas(float(self.variance), self.groups, self.records, epsilons)
-        if self.records == 1 or np.all(together == 1):
-            return together
+        one_cell = deltas(float(self.variance), self.groups, self.records, epsilons)
+        if self.records == 1 or np.all(one_cell == 1):
+            return one_cell
         # If the m records of some group are not all in one cell, its squares add up to (m - 1)**2 + 1 at most.
         spread = self._slope - (self.records - 1) / self.variance
-        return np.maximum(together, converted(round_up(spread), epsilons))
+        return np.maximum(one_cell, convert_deltas(round_up(spread), epsilons))
 
 
-def deltas(variance: float, cells: int, records: int, epsilons: Array, *, closest: float = 1e-12) -> Array:
-    """Upper bounds on the hockey-stick divergence at rising epsilons >= 0, tight up to rounding or 1e-6.
+def deltas(variance: float, cells: int, records: int, epsilons: Array, *, max_closeness: float = 1e-12) -> Array:
+    """Upper bounds on the hockey-stick divergence at ascending epsilons >= 0, tight up to rounding or 1e-6.
 
     The loss is a function of the sum K of the noises of the cells, and by symmetry the divergence is
 
         sum over j > t of P[K = j] (1 - exp(-(records / s) (j - t))),   t = s epsilon / records - cells records / 2.
 
-    A sum of noises that is as close as `closest` to one discrete Gaussian variable is taken for one, and what is
+    A sum of noises that is as close as `max_closeness` to one discrete Gaussian variable is taken for one, and what is
     missing is added. Otherwise the noises are convolved.
 
     Parameters
@@ -97,7 +97,7 @@ def deltas(variance: float, cells: int, records: int, epsilons: Array, *, closes
     variance : float
         The parameter s of the noise, exactly.
     cells, records : int
-        So many counts move by `records` each (Theory, Exact noise).
+        The number of counts that change, and by how many records each (Theory, Exact noise).
     epsilons : array, shape (n,)
     """
     v = cells * variance
@@ -113,39 +113,42 @@ def deltas(variance: float, cells: int, records: int, epsilons: Array, *, closes
         return bounds
     t = _Thresholds.of(variance, cells, records, near)
     closeness, slope = _closeness(variance, cells), records / variance
-    # This is added for every point of a grid, each of which is computed from the one after it.
+    # A term for every point of the grid, each of which is computed from the next one.
     rounding = _SLACK + 1e-15 * len(near)
-    if closeness <= closest:
-        found = _of_one_variable(v, slope, t) * (1 + closeness)
+    if closeness <= max_closeness:
+        sums = _single_variable_sums(v, slope, t) * (1 + closeness)
     elif cells <= 4096:
-        # What all masses weigh together that are 0 in doubles is far below 1e-305.
-        found = t.excess(slope, *_convolved(variance, cells)) + 1e-305
+        # The total of all masses that are 0 in doubles is far below 1e-305.
+        sums = t.excess(slope, *_convolve(variance, cells)) + 1e-305
         rounding += cells * math.sqrt(2 * _UNDERFLOW * v) * 1e-15
     else:
-        found = converted(cells * records**2 / (2 * variance), near)
-    bounds[: len(near)] = np.minimum(found * (1 + rounding), bounds[: len(near)])
+        sums = convert_deltas(cells * records**2 / (2 * variance), near)
+    bounds[: len(near)] = np.minimum(sums * (1 + rounding), bounds[: len(near)])
     return bounds
 
 
-def converted(rho: float, epsilons: Array) -> Array:
-    """The least deltas that follow from Rényi divergences of at most `order * rho`, or from Pinsker's inequality."""
+def convert_deltas(rho: float, epsilons: Array) -> Array:
+    """The least deltas implied by Rényi divergences of at most `order * rho`, or by Pinsker's inequality."""
     # The logarithm of delta is convex in the order, and every order gives a bound.
     low, high = np.full(epsilons.shape, -300.0), np.full(epsilons.shape, 300.0)
     for _ in range(60):
-        log_excess = (low + high) / 2
-        rises = (1 + 2 * np.exp(log_excess)) * rho - np.logaddexp(0.0, -log_excess) > epsilons
-        low, high = np.where(rises, low, log_excess), np.where(rises, log_excess, high)
-    above = np.exp(high)
+        log_order_minus_1 = (low + high) / 2
+        rises = (1 + 2 * np.exp(log_order_minus_1)) * rho - np.logaddexp(0.0, -log_order_minus_1) > epsilons
+        low, high = np.where(rises, low, log_order_minus_1), np.where(rises, log_order_minus_1, high)
+    order_minus_1 = np.exp(high)
     with np.errstate(over="ignore", invalid="ignore"):
-        gained, lost = above * (1 + above) * rho, above * (epsilons + np.logaddexp(0.0, -high)) + np.log1p(above)
-        # What rounding may have taken from a difference is added. Terms beyond the doubles bound nothing.
-        logs = np.nan_to_num(gained * (1 + 1e-15) - lost * (1 - 1e-15), nan=0.0, neginf=-math.inf)
+        gain, cost = (
+            order_minus_1 * (1 + order_minus_1) * rho,
+            order_minus_1 * (epsilons + np.logaddexp(0.0, -high)) + np.log1p(order_minus_1),
+        )
+        # The rounding error of a difference is added. Terms that overflow give no bound.
+        logs = np.nan_to_num(gain * (1 + 1e-15) - cost * (1 - 1e-15), nan=0.0, neginf=-math.inf)
     bounds: Array = np.minimum(np.exp(np.minimum(logs, 0.0)), math.sqrt(rho / 2)) * (1 + _SLACK)
     return np.minimum(bounds, 1.0)
 
 
 def _closeness(variance: float, cells: int) -> float:
-    """How much larger, relative, a probability of the sum may be than that of one variable of the summed variance.
+    """The largest relative excess of a probability of the sum over that of one variable with the summed variance.
 
     `(1 + tau) / (1 - tau) - 1` with `tau = (1 + 2 q + 2 q**4 + ...)**cells - 1` and `q = exp(-pi**2 variance)`.
     """
@@ -156,7 +159,7 @@ def _closeness(variance: float, cells: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Thresholds:
-    """Where the loss passes each of some rising epsilons.
+    """The points at which the loss exceeds each of some ascending epsilons.
 
     Attributes
     ----------
@@ -177,17 +180,17 @@ class _Thresholds:
         # The product is exact as the sum of two doubles, by the halves of its factors (Dekker); so are its quotient by
         # the number of records, up to a part in 10^16 of the smaller one, and the difference (Knuth).
         product, (rows, columns) = variance * epsilons, (_halves(np.array(variance)), _halves(epsilons))
-        less = rows[0] * columns[0] - product + rows[0] * columns[1] + rows[1] * columns[0] + rows[1] * columns[1]
+        correction = rows[0] * columns[0] - product + rows[0] * columns[1] + rows[1] * columns[0] + rows[1] * columns[1]
         quotient, down = product / records, cells * records / 2
         back, parts = quotient * records, _halves(quotient)
         # A number of records has half as many digits as a double, so its products with halves are exact.
-        less = (product - back - (parts[0] * records - back + parts[1] * records) + less) / records
+        correction = (product - back - (parts[0] * records - back + parts[1] * records) + correction) / records
         t = quotient - down
         shifted = t - quotient
-        less += quotient - (t - shifted) - (down + shifted)
+        correction += quotient - (t - shifted) - (down + shifted)
         # A threshold just below an integer may have been rounded to it.
-        following = np.where((t == np.floor(t)) & (less < 0), t, np.floor(t) + 1)
-        return cls(following, following - t - less + 4e-16 * np.abs(less), np.diff(epsilons))
+        following = np.where((t == np.floor(t)) & (correction < 0), t, np.floor(t) + 1)
+        return cls(following, following - t - correction + 4e-16 * np.abs(correction), np.diff(epsilons))
 
     @property
     def rounded(self) -> Array:
@@ -197,34 +200,34 @@ class _Thresholds:
     def excess(self, slope: float, places: Array, masses: Array) -> Array:
         """The sums of `masses * (1 - exp(-slope * (places - t)))` over the places above each threshold t; both rise."""
         starts = np.searchsorted(places, self.following)
-        # What lies below the first threshold has no part in any sum.
+        # Places below the first threshold are in no sum.
         first, sizes = starts[0], np.diff(starts, append=len(places))
         distances = places[first:] - np.repeat(self.following, sizes) + np.repeat(self.gaps, sizes)
-        return hockey_sticks(slope * distances, masses[first:], starts - first, self.steps)
+        return delta_grid(slope * distances, masses[first:], starts - first, self.steps)
 
 
 def _halves(x: Array) -> tuple[Array, Array]:
-    """Two numbers with half the digits of a double, whose sum each number is (Veltkamp)."""
+    """Split each number into two with half the digits of a double (Veltkamp)."""
     scaled = (2.0**27 + 1) * x
     high = scaled - (scaled - x)
     return high, x - high
 
 
-def _of_one_variable(v: float, slope: float, thresholds: _Thresholds, *, most: float = 2.0**24) -> Array:
+def _single_variable_sums(v: float, slope: float, thresholds: _Thresholds, *, max_variance: float = 2.0**24) -> Array:
     """The sums for one discrete Gaussian variable of variance v.
 
-    Above the variance `most` each is an integral, with a bound on the difference of about 1e-6 of it and less: an
-    eighth of the derivative's total variation at most.
+    Above the variance `max_variance` each is an integral, with a bound on the difference of about 1e-6 of it and less:
+    an eighth of the derivative's total variation at most.
     """
     t = thresholds.rounded
-    if v > most:
+    if v > max_variance:
         deviation = math.sqrt(v)
         integrals, variations = gaussian_excess(slope * deviation, t / deviation)
         return integrals + variations / (8 * v)
     reach = math.ceil(math.sqrt(_REACH * v)) + 2
     last = math.ceil(math.sqrt(max(float(t[-1]), 0.0) ** 2 + _REACH * v)) + 2
     j = np.arange(max(float(thresholds.following[0]), -reach), last + 1)
-    # A falling geometric sequence lies above what is beyond the reach, on either side.
+    # A decreasing geometric series bounds the terms beyond the reach, on either side.
     above, below = (math.exp(-((k + 1) ** 2) / (2 * v)) / -math.expm1(-(2 * k + 3) / (2 * v)) for k in (last, reach))
     sums = thresholds.excess(slope, j, np.exp(-(j**2) / (2 * v))) + above + np.where(t < -reach, below, 0.0)
     # theta is at least the integral of its terms, by Poisson's formula.
@@ -242,7 +245,7 @@ def gaussian_excess(ratio: float, starts: Array) -> tuple[Array, Array]:
     ratio : float
         Positive.
     starts : array, shape (n,)
-        In rising order.
+        In ascending order.
 
     Returns
     -------
@@ -251,24 +254,24 @@ def gaussian_excess(ratio: float, starts: Array) -> tuple[Array, Array]:
     variations : array, shape (n,)
         Upper bounds on the total variations of the derivatives of f, their jumps at `start` included.
     """
-    # What lies further below 0 has a probability of 1e-33; it is added.
-    furthest, left_out = -12.0, 1e-32
+    # The tail below this has a probability of 1e-33, which is added.
+    lowest, tail_bound = -12.0, 1e-32
     first, last = (max(float(starts[i]), 0.0) for i in (0, -1))
     end = math.sqrt(last**2 + _REACH)
-    x, weights = nodes(_panels(np.append(np.maximum(starts, furthest), end), ratio))
+    x, weights = nodes(_panels(np.append(np.maximum(starts, lowest), end), ratio))
     # Everything is relative to the density at the first start, if that is in the upper tail.
     density = np.exp(-(x - first) * (x + first) / 2) * weights
     thresholds = _Thresholds(starts, np.zeros(len(starts)), ratio * np.diff(starts))
     integrals = thresholds.excess(ratio, x, density)
     bends = thresholds.excess(ratio, x, density * (x**2 + 1))
-    # The exponential falls from 1, so that what it is multiplied with is integrated without it.
+    # The exponential is at most 1, so its factor is integrated without it.
     smooth = np.cumsum((density * ratio * (2 * np.abs(x) + ratio))[::-1])[::-1]
     bends += np.append(smooth, 0.0)[np.searchsorted(x, starts)]
     at_start = np.exp(-(starts - first) * (starts + first) / 2)
     beyond = np.minimum(1 / end, ratio * (1 + np.abs(starts) / end))
     beyond *= math.exp(-(last - first) * (last + first) / 2 - _REACH / 2)
     scale = math.exp(-(first**2) / 2) / math.sqrt(2 * math.pi)
-    below = np.where(starts < furthest, left_out, 0.0)
+    below = np.where(starts < lowest, tail_bound, 0.0)
     return scale * (integrals + beyond) + below, scale * (bends + ratio * at_start)
 
 
@@ -282,28 +285,28 @@ def _panels(starts: Array, ratio: float) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _convolved(variance: float, cells: int) -> tuple[Array, Array]:
+def _convolve(variance: float, cells: int) -> tuple[Array, Array]:
     """The values and the probabilities of the sum of the noises of several cells, convolved from positive numbers."""
 
-    def within(distribution: Array, n: int) -> Array:
+    def trim(distribution: Array, n: int) -> Array:
         reach, middle = math.ceil(math.sqrt(2 * _UNDERFLOW * n * variance)), len(distribution) // 2
         return distribution[max(middle - reach, 0) : middle + reach + 1]
 
-    power, power_of = _single(variance), 1
+    power, power_of = _cell_masses(variance), 1
     distribution, raised_to = np.ones(1), 0
-    left = cells
-    while left:
-        if left & 1:
+    remaining = cells
+    while remaining:
+        if remaining & 1:
             raised_to += power_of
-            distribution = within(np.convolve(distribution, power), raised_to)
-        left >>= 1
-        if left:
+            distribution = trim(np.convolve(distribution, power), raised_to)
+        remaining >>= 1
+        if remaining:
             power_of *= 2
-            power = within(np.convolve(power, power), power_of)
+            power = trim(np.convolve(power, power), power_of)
     return np.arange(len(distribution), dtype=np.float64) - len(distribution) // 2, distribution
 
 
-def _single(variance: float) -> Array:
+def _cell_masses(variance: float) -> Array:
     reach = math.ceil(math.sqrt(2 * _UNDERFLOW * variance))
     weights: Array = np.exp(-(np.arange(-reach, reach + 1, dtype=np.float64) ** 2) / (2 * variance))
     return weights / math.fsum(weights)

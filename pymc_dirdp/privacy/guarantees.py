@@ -1,4 +1,4 @@
-"""Guarantees: what each bounds, what follows from it, and what it asks of curves."""
+"""Guarantees: what each bounds and implies, and the curve that decides it."""
 
 import abc
 import math
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 # The interface of all guarantees.
 
 
-# Takes one number by its name, and returns it as a float or says what is allowed.
+# A function that takes one number by name, and returns it as a float or raises an error with the allowed values.
 type Domain = Callable[..., float]
 
 
 class Losses[Loss](Protocol):
-    """Anything that has a privacy loss in every measure: curves, a pair, or the probabilities of an event."""
+    """Anything with a privacy loss in every measure: curves, a pair, or the probabilities of an event."""
 
     def renyi(self, order: float, /) -> Loss:
         """Rényi divergence of an order of at least 1."""
@@ -43,16 +43,16 @@ class Losses[Loss](Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee(abc.ABC):
-    """A guarantee of one kind. Its *budget* is the number that is bought and spent: epsilon, or rho.
+    """A guarantee of one kind. Its *budget* is the number that is spent: epsilon, or rho.
 
     Attributes
     ----------
     budget_name : str
-        Which of the fields is the budget. The others say at which order, up to which one, or at which delta.
+        The field that is the budget. The other fields are the order, the largest order, or the delta.
     domains : dict
         The check of each field.
     flavour : str
-        What registers of deployments call this kind.
+        The name of this kind in registries of deployments.
 
     Examples
     --------
@@ -66,8 +66,8 @@ class Guarantee(abc.ABC):
     flavour: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for name, checked in self.domains.items():
-            object.__setattr__(self, name, checked(**{name: getattr(self, name)}))
+        for name, check in self.domains.items():
+            object.__setattr__(self, name, check(**{name: getattr(self, name)}))
 
     @staticmethod
     def checked(**named: object) -> "Guarantee":
@@ -75,9 +75,9 @@ class Guarantee(abc.ABC):
         ((name, value),) = named.items()
         if not isinstance(value, Guarantee):
             example = "a guarantee such as ApproxDP(epsilon=1, delta=1e-6)"
-            wanted = example if name == "guarantee" else f"{name} to be {example}"
-            got = f"the class {value.__name__}" if isinstance(value, type) else type_name(value)
-            raise ArgumentError(f"Expected {wanted}, got {got}.")
+            expectation = example if name == "guarantee" else f"{name} to be {example}"
+            actual = f"the class {value.__name__}" if isinstance(value, type) else type_name(value)
+            raise ArgumentError(f"Expected {expectation}, got {actual}.")
         return value
 
     @property
@@ -95,15 +95,15 @@ class Guarantee(abc.ABC):
         changes: dict[str, Any] = {self.budget_name: budget}
         return replace(self, **changes)
 
-    def divided(self, share: float) -> tuple[Self, Self]:
-        """Two guarantees for releases that keep this one together: a share of the budget, and the rest.
+    def split(self, share: float) -> tuple[Self, Self]:
+        """Two guarantees for releases that together satisfy this one: a share of the budget, and the rest.
 
-        Budgets add up under basic composition. Their sum is not above this one, as doubles and as they are written,
-        which is how a ledger adds them.
+        Budgets add under basic composition. Their sum does not exceed this one, as doubles and as
+        decimals, which a ledger adds.
 
         Examples
         --------
-        >>> first, second = PureDP(epsilon=0.1).divided(0.8)
+        >>> first, second = PureDP(epsilon=0.1).split(0.8)
         >>> first.epsilon + second.epsilon <= 0.1
         True
         """
@@ -116,7 +116,7 @@ class Guarantee(abc.ABC):
         return self.budget_name
 
     @abc.abstractmethod
-    def loss[Loss](self, of: Losses[Loss]) -> Loss:
+    def loss[Loss](self, losses: Losses[Loss]) -> Loss:
         """The loss in the measure of this kind."""
 
     @property
@@ -130,8 +130,8 @@ class Guarantee(abc.ABC):
 
     @property
     def largest_order(self) -> float:
-        """The Rényi order up to which the divergence is bounded; 1 where it is bounded at no order above."""
-        # Beside its budget a guarantee has an order up to which it holds, or a delta, or nothing else.
+        """The Rényi order up to which the divergence is bounded; 1 if it is bounded at no larger order."""
+        # Apart from its budget a guarantee has a largest order, or a delta, or nothing else.
         return 1.0 if self.stated_delta else next(iter(self.fixed.values()), math.inf)
 
     @property
@@ -141,9 +141,9 @@ class Guarantee(abc.ABC):
 
     @property
     def adds_up(self) -> bool:
-        """Whether releases whose budgets add up to this one keep the guarantee together.
+        """Whether releases whose budgets add up to this one together satisfy the guarantee.
 
-        For (epsilon, delta) this is False, because delta adds up too.
+        This is False for (epsilon, delta), because delta adds up, too.
         """
         return not self.stated_delta
 
@@ -155,23 +155,23 @@ class Guarantee(abc.ABC):
     def as_divergence(self, curves: "PrivacyCurves | None" = None) -> "RenyiDP | None":
         """A bound on a Rényi divergence to plan with, for a guarantee whose budget cannot be divided into parts.
 
-        It proves nothing about this guarantee. None where parts of the budget add up, and no substitute is needed.
+        It proves nothing about this guarantee. None if parts of the budget add up, so that no substitute is needed.
 
         Parameters
         ----------
         curves : PrivacyCurves, optional
-            The divergence is that of these curves, at the order that suits this guarantee best. Without curves it is
-            that of a Gaussian loss which just keeps this guarantee.
+            The divergence is that of these curves, at the best order for this guarantee. By default it is
+            that of a Gaussian loss that just satisfies this guarantee.
         """
         return None
 
 
-def _split(whole: float, share: float) -> tuple[float, float]:
-    """A share of a number, and about the largest rest with which the sum is no more than the number."""
-    first = share * whole
-    second = whole - first
+def _split(total: float, share: float) -> tuple[float, float]:
+    """A share of a number, and nearly the largest rest whose sum with it does not exceed the number."""
+    first = share * total
+    second = total - first
     for exact in (Fraction, lambda value: Fraction(repr(value))):
-        while exact(first) + exact(second) > exact(whole):
+        while exact(first) + exact(second) > exact(total):
             second = math.nextafter(second, 0.0)
     return first, second
 
@@ -221,8 +221,8 @@ class RenyiDP(Guarantee):
         return f"Rényi divergence at order {self.order:g}"
 
     @override
-    def loss[Loss](self, of: Losses[Loss]) -> Loss:
-        return of.renyi(self.order)
+    def loss[Loss](self, losses: Losses[Loss]) -> Loss:
+        return losses.renyi(self.order)
 
 
 @user_facing
@@ -269,12 +269,12 @@ class TruncatedCDP(Guarantee):
         return f"({up(self.rho):g}, {down(self.omega):g})-truncated concentrated differential privacy"
 
     @override
-    def loss[Loss](self, of: Losses[Loss]) -> Loss:
-        return of.rho(self.omega)
+    def loss[Loss](self, losses: Losses[Loss]) -> Loss:
+        return losses.rho(self.omega)
 
 
 def _delta(*, delta: object) -> float:
-    """A probability above 0, because the guarantee without a delta is another one."""
+    """A probability above 0, because a guarantee without delta is another kind."""
     if isinstance(delta, int | float) and delta == 0:
         raise ArgumentError(
             "Expected delta in (0, 1), got delta=0. For a guarantee without delta, write PureDP(epsilon=1)."
@@ -317,15 +317,15 @@ class ApproxDP(Guarantee):
         return f"({up(self.epsilon):g}, {up(self.delta):g})-differential privacy"
 
     @override
-    def divided(self, share: float) -> tuple[Self, Self]:
+    def split(self, share: float) -> tuple[Self, Self]:
         """Two guarantees with a share of epsilon and of delta, and with the rest of both."""
-        first, second = super().divided(share)
-        of_first, of_second = _split(self.delta, share)
-        return replace(first, delta=of_first), replace(second, delta=of_second)
+        first, second = super().split(share)
+        first_delta, second_delta = _split(self.delta, share)
+        return replace(first, delta=first_delta), replace(second, delta=second_delta)
 
     @override
-    def loss[Loss](self, of: Losses[Loss]) -> Loss:
-        return of.delta(self.epsilon)
+    def loss[Loss](self, losses: Losses[Loss]) -> Loss:
+        return losses.delta(self.epsilon)
 
     @property
     @override
@@ -343,11 +343,11 @@ class ApproxDP(Guarantee):
             return RenyiDP(order=order, epsilon=curves.renyi(order))
         log = -math.log(self.delta)
         root = self.epsilon / (math.sqrt(log + self.epsilon) + math.sqrt(log))
-        # No noise that a double holds keeps a divergence below its square.
+        # No noise in doubles has a divergence below its square.
         least_root = 1e-50
         if root == 0:
             return RenyiDP(order=1.0, epsilon=max(self.delta, least_root) ** 2)
-        # Where epsilon is smaller still, delta is about the deviation of the loss. Parts of the budget are shared out,
+        # If epsilon is smaller still, delta is about the deviation of the loss. The budget is divided into parts,
         # so it is far above the least double.
         root = max(root, self.delta, least_root)
         order = 1 + math.sqrt(log) / root
@@ -385,8 +385,8 @@ class ZeroCDP(Guarantee):
         return f"{up(self.rho):g}-zero-concentrated differential privacy"
 
     @override
-    def loss[Loss](self, of: Losses[Loss]) -> Loss:
-        return of.rho(self.omega)
+    def loss[Loss](self, losses: Losses[Loss]) -> Loss:
+        return losses.rho(self.omega)
 
 
 @user_facing
@@ -418,8 +418,8 @@ class PureDP(Guarantee):
         return f"{up(self.epsilon):g}-differential privacy"
 
     @override
-    def loss[Loss](self, of: Losses[Loss]) -> Loss:
-        return of.pure_epsilon
+    def loss[Loss](self, losses: Losses[Loss]) -> Loss:
+        return losses.pure_epsilon
 
     @property
     @override
@@ -427,5 +427,5 @@ class PureDP(Guarantee):
         return 0.0
 
 
-# Files hold the kind of a guarantee by its name.
+# The kinds by their name in files.
 KINDS: dict[str, type[Guarantee]] = {kind.__name__: kind for kind in (ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP)}

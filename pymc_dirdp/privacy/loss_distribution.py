@@ -1,4 +1,4 @@
-"""Privacy loss distributions on a grid, which lead from hockey-stick curves to the curve of their composition.
+"""Privacy loss distributions on a grid, for the composition of hockey-stick curves.
 
 A pair of distributions with hockey-stick curve `delta(epsilon)` over all real epsilon is as far apart as, or less than,
 the discrete pair that agrees with the curve on a grid of epsilons and is linear in `exp(epsilon)` between ("connect the
@@ -45,8 +45,8 @@ class LossDistribution:
     infinite: float
 
 
-def discretised(step: float, forward: Array, backward: Array, *, slack: float = 1e-10) -> LossDistribution:
-    """The least discrete loss on a grid of this step whose hockey-stick curve lies nowhere below the given one.
+def discretise(step: float, forward: Array, backward: Array, *, slack: float = 1e-10) -> LossDistribution:
+    """The least discrete loss on a grid of this step whose hockey-stick curve is nowhere below the exact one.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def discretised(step: float, forward: Array, backward: Array, *, slack: float = 
         Hockey-stick divergences of the first distribution from the second and of the second from the first, at epsilon
         `0, step, ..., step * (n - 1)`. Convex and falling in `exp(epsilon)`.
     slack : float, default 1e-10
-        Covers the rounding of curves that are not raised by it themselves, which is about 1e-11 relative.
+        Covers the rounding of curves that do not include it, which is about 1e-11 relative.
 
     References
     ----------
@@ -69,7 +69,7 @@ def discretised(step: float, forward: Array, backward: Array, *, slack: float = 
 
 
 def _positive_masses(step: float, deltas: Array) -> tuple[Array, float]:
-    """Masses at `step, 2 step, ...` and at infinity: the one whose curve joins the dots and is flat beyond them."""
+    """Masses at `step, 2 step, ...` and at infinity: those whose curve connects the dots and is flat beyond them."""
     falls = np.append(deltas[:-1] - deltas[1:], 0.0)
     # The slope in exp(epsilon) jumps at each dot by the mass there over exp(epsilon). Both sides are divided by
     # exp(step), which may be beyond the largest double.
@@ -89,8 +89,8 @@ class ComposedLoss:
     Parameters
     ----------
     parts : sequence of (LossDistribution, int or sequence of int)
-        Each loss, and how many independent copies of it are added; one number for each of the sums. All losses have the
-        same step.
+        Each loss, and the number of its independent copies in each of the sums. All losses have
+        the same step.
     """
 
     parts: Sequence[tuple[LossDistribution, int | Sequence[int]]]
@@ -117,16 +117,16 @@ class ComposedLoss:
         if any(not part.masses.any() for part, _ in self.parts):
             # Some loss has no mass on the grid, so all of it may be infinite.
             return 1.0
-        # Any tilt will do for any of the sums.
+        # Any tilt is valid for any of the sums.
         tilt = _lowest(lambda tilt: float(np.max(self._log_moments_at(tilt))) - tilt * epsilon, self._tilts)
         if tilt not in self._bulks:
             self._bulks[tilt] = self._bulk(tilt)
         losses, masses, errors = self._bulks[tilt]
         excess = losses - epsilon
-        above = excess > 0
+        is_above = excess > 0
         # Each factor is at most 1, so the error of the masses is the error of the sum.
-        factors = np.exp(-tilt * excess[above]) * -np.expm1(-excess[above])
-        tails = np.add.reduce(masses[:, above] * factors, axis=1) + errors
+        factors = np.exp(-tilt * excess[is_above]) * -np.expm1(-excess[is_above])
+        tails = np.add.reduce(masses[:, is_above] * factors, axis=1) + errors
         scales = np.exp(np.minimum(self._log_moments_at(tilt) - tilt * epsilon, 700.0))
         return min(1.0, float(np.max(self._infinite + scales * tails)))
 
@@ -138,8 +138,8 @@ class ComposedLoss:
     @cached_property
     def _tilts(self) -> list[float]:
         """The tilts that are used: powers of 2 over the standard deviation of the composed loss."""
-        found: list[float] = (np.exp2(np.arange(-4.0, 11.0)) / self._spread(self._points.tilted(0.0))).tolist()
-        return found
+        tilts: list[float] = (np.exp2(np.arange(-4.0, 11.0)) / self._spread(self._points.tilted_masses(0.0))).tolist()
+        return tilts
 
     @cached_property
     def _points(self) -> "_Points":
@@ -147,12 +147,12 @@ class ComposedLoss:
 
     @cached_property
     def _times(self) -> Array:
-        """How many copies of each loss each sum has, with one row for each sum."""
+        """The number of copies of each loss in each sum, with one row for each sum."""
         return np.array([np.atleast_1d(times) for _, times in self.parts], dtype=np.float64).T
 
     def _sums(self, of_losses: Array) -> Array:
-        """What is added up over the losses of each sum."""
-        # A product of matrices wakes the threads of a BLAS library, which takes longer than so few products.
+        """Sum values over the losses of each sum."""
+        # A matrix product would wake the threads of a BLAS library, which is slower for so few products.
         return np.asarray(np.add.reduce(self._times * of_losses, axis=1))
 
     def _log_moments_at(self, tilt: float) -> Array:
@@ -164,8 +164,8 @@ class ComposedLoss:
         return math.sqrt(self.step**2 + float(np.max(self._sums(self._points.variances(weights)))))
 
     def _bulk(self, tilt: float) -> tuple[Array, Array, Array]:
-        """Losses and masses of the tilted sums in a window that holds nearly all of them, and errors of the masses."""
-        weights = self._points.tilted(tilt)
+        """Losses and masses of the tilted sums in a window with nearly all of the mass, and errors of the masses."""
+        weights = self._points.tilted_masses(tilt)
         low, high = self._window(tilt, self._spread(weights))
         size = int(scipy.fft.next_fast_len(high - low + 1, real=True))
         spectra = np.ones((len(self._times), size // 2 + 1), dtype=np.complex128)
@@ -189,10 +189,10 @@ class ComposedLoss:
         """Indices outside of which each tilted sum has a probability below `_OUTSIDE`, by Chernoff's bound."""
         log_moments = self._log_moments_at(tilt)
 
-        def end(more: float) -> float:
+        def end(extra_tilt: float) -> float:
             """A bound of the sum, or of the sum with its sign reversed."""
-            raised = float(np.max(self._log_moments_at(tilt + more) - log_moments))
-            return (raised - math.log(_OUTSIDE / 2)) / abs(more)
+            log_ratio = float(np.max(self._log_moments_at(tilt + extra_tilt) - log_moments))
+            return (log_ratio - math.log(_OUTSIDE / 2)) / abs(extra_tilt)
 
         lowest, highest = (end(_lowest(end, (np.exp2(np.arange(5.0)) * sign / spread).tolist())) for sign in (-1, 1))
         furthest = int(np.max(self._sums(np.array([len(part.masses) // 2 for part, _ in self.parts], dtype=float))))
@@ -234,7 +234,7 @@ class _Points:
         if tilt not in self._log_moments:
             exponents = self.log_masses + tilt * self.losses
             top: Array = np.maximum.reduceat(exponents, self.starts)
-            exponents -= self._spread_out(top)
+            exponents -= self._repeat(top)
             self._log_moments[tilt] = top + np.log(np.add.reduceat(np.exp(exponents, out=exponents), self.starts))
         return self._log_moments[tilt]
 
@@ -243,10 +243,10 @@ class _Points:
         """A cache by tilt."""
         return {}
 
-    def tilted(self, tilt: float) -> Array:
+    def tilted_masses(self, tilt: float) -> Array:
         """The masses times `exp(tilt * loss)`, normalised for each loss."""
         exponents = self.log_masses + tilt * self.losses
-        exponents -= self._spread_out(self.log_moments(tilt))
+        exponents -= self._repeat(self.log_moments(tilt))
         return np.exp(exponents, out=exponents)
 
     def split(self, weights: Array) -> tuple[list[Integers], list[Array]]:
@@ -256,15 +256,15 @@ class _Points:
     def variances(self, weights: Array) -> Array:
         """Variance of each loss; `weights` are the tilted masses."""
         means: Array = np.add.reduceat(weights * self.losses, self.starts)
-        variances: Array = np.add.reduceat(weights * (self.losses - self._spread_out(means)) ** 2, self.starts)
+        variances: Array = np.add.reduceat(weights * (self.losses - self._repeat(means)) ** 2, self.starts)
         return variances
 
-    def _spread_out(self, of_losses: Array) -> Array:
+    def _repeat(self, of_losses: Array) -> Array:
         return np.repeat(of_losses, np.diff(self.starts, append=len(self.places)))
 
 
 def _lowest(f: Callable[[float], float], points: Sequence[float]) -> float:
-    """The point with the lowest value of a function that first falls and then rises; another one is no error."""
+    """The point with the lowest value of a function that first falls and then rises. Another point is valid, too."""
     i = len(points) // 2
     for step in (-1, 1):
         while 0 <= i + step < len(points) and f(points[i + step]) < f(points[i]):
@@ -305,15 +305,15 @@ class FiniteDistributions(LossCurves):
         return type(self)(np.add.outer(self.log_p, other.log_p).ravel(), np.add.outer(self.log_q, other.log_q).ravel())
 
     def merged(self, cells: int, *, largest: float = 700.0) -> Self:
-        """The same with outcomes of nearly equal loss joined. That is post-processing, so no divergence grows."""
+        """The distributions after merging outcomes of nearly equal loss. As post-processing it raises no divergence."""
         if len(self.log_p) <= cells:
             return self
-        possible = (self.log_p > -np.inf) | (self.log_q > -np.inf)
-        log_p, log_q = self.log_p[possible], self.log_q[possible]
-        # Where one of the two distributions is 0 the loss is infinite, and these cells stay apart from others.
+        is_possible = (self.log_p > -np.inf) | (self.log_q > -np.inf)
+        log_p, log_q = self.log_p[is_possible], self.log_q[is_possible]
+        # Where one of the two distributions is 0 the loss is infinite, and these cells are not merged with others.
         loss = np.clip(log_p - log_q, -largest, largest)
         order = np.argsort(loss, kind="stable")
-        # Cells are narrow where the probability is, and as narrow in the loss itself far out.
+        # Cells are narrow where the probability is large, and in the tails as narrow in the loss itself.
         weight = np.cumsum(np.exp(np.logaddexp(log_p, log_q)[order])) / 2
         rank = weight / weight[-1] + np.arcsinh(loss[order])
         rank = (rank - rank[0]) / max(rank[-1] - rank[0], 1e-300)
@@ -346,27 +346,27 @@ class FiniteDistributions(LossCurves):
 
 
 def product_of(parts: list[FiniteDistributions], *, cells: int = 1_500) -> FiniteDistributions:
-    """The joint distributions of independent parts; outcomes of nearly equal loss are joined if there are many."""
+    """The joint distributions of independent parts; outcomes of nearly equal loss are merged if there are many."""
     if not parts:
         raise ArgumentError("Expected two data sets that differ.")
     return reduce(lambda distribution, part: distribution.merged(cells).times(part), parts)
 
 
 def _hockey_stick(log_p: Array, log_q: Array, epsilon: float) -> float:
-    possible = log_p > -np.inf
-    excess = log_p[possible] - log_q[possible] - epsilon
-    return float(np.sum(np.exp(log_p[possible]) * -np.expm1(-np.maximum(excess, 0.0))))
+    is_possible = log_p > -np.inf
+    excess = log_p[is_possible] - log_q[is_possible] - epsilon
+    return float(np.sum(np.exp(log_p[is_possible]) * -np.expm1(-np.maximum(excess, 0.0))))
 
 
 def _renyi(log_p: Array, log_q: Array, order: float) -> float:
-    possible = log_p > -np.inf
-    p, loss = log_p[possible], log_p[possible] - log_q[possible]
+    is_possible = log_p > -np.inf
+    p, loss = log_p[is_possible], log_p[is_possible] - log_q[is_possible]
     if order == 1:
         # No term of p log(p / q) - p + q is negative.
         return float(np.sum(np.exp(p) * (loss + np.expm1(-loss))))
     tilt = (order - 1) * loss
     if tilt.max() == math.inf:
-        # One of the two distributions alone has this outcome.
+        # Only one of the two distributions has this outcome.
         return math.inf
     if tilt.max() > 30:
         return float(logsumexp(p + tilt)) / (order - 1)

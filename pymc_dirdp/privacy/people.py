@@ -1,4 +1,4 @@
-"""Who the neighbours are: which records a person adds to a table, and what changes without them."""
+"""Neighbouring relations, contribution bounds, and their descriptions."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.numerics.roots import ceil_to_digits
 from pymc_dirdp.signatures import user_facing
 
-# What a neighbouring data set is, and the sensitivities that follow.
+# Neighbouring relations and their sensitivities.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +25,9 @@ class Adjacency:
     Attributes
     ----------
     name : str
-        As users write it.
+        The name of the relation.
     statement : str
-        What two neighbouring data sets are, in words.
+        The definition of two neighbouring data sets, in words.
     records_are_public : bool
         Whether the total number of records may be used and published.
     delta_2_squared : float
@@ -48,10 +48,10 @@ class Adjacency:
     delta_inf: float
 
     def refuse_private_records(self, instead: str) -> None:
-        """Raise the error about noise that adds up to 0, which is for public numbers of records."""
+        """Refuse zero-sum noise if the number of records is private."""
         if not self.records_are_public:
             raise ArgumentError(
-                f"Under adjacency={self.name!r} the number of records is private, and noise that adds up to 0 would "
+                f"Under adjacency={self.name!r} the number of records is private, and zero-sum noise would "
                 f"publish it. Use {instead}, or adjacency='replace-one'."
             )
 
@@ -79,16 +79,16 @@ ADJACENCIES: dict[str, Adjacency] = {
 }
 
 
-def adjacency_named(adjacency: str) -> Adjacency:
+def adjacency_by_name(adjacency: str) -> Adjacency:
     """The relation of this name, or an error that suggests the nearest one."""
     return ADJACENCIES[one_of(ADJACENCIES, adjacency=adjacency)]
 
 
-# What is said of people: by reports, statements, verifications and ledgers alike, so that they agree.
+# Descriptions of the unit of privacy, shared by reports, statements, verifications and ledgers.
 
 
 def who(label: str) -> str:
-    """What the unit of privacy of a plan or a ledger is called in sentences, by its label.
+    """The name of the unit of privacy of a plan or a ledger in sentences, from its label.
 
     Examples
     --------
@@ -115,28 +115,28 @@ def protected_by(label: str) -> str:
 
 
 def secret_of(label: str, relation: Adjacency) -> str:
-    """What the odds are about. Two answers of one person are no neighbours under add-remove, so their odds are not."""
+    """The subject of the odds. Under add-remove two answers of one person are not neighbours."""
     records = f"the records of one {who(label)}"
     return records if relation.records_are_public else f"whether {records} are in the data"
 
 
 def number_of_records(relation: Adjacency) -> str:
-    """Whether anybody may know it, in words."""
+    """Whether the number of records is public, in words."""
     return f"the number of records is {'public' if relation.records_are_public else 'private'}"
 
 
 def bounded_by(label: str, records: int) -> str:
-    """The assumption on how many records of a table one person holds."""
+    """The assumption on the number of records of one person in a table."""
     return f"one {who(label)} holds at most {records} record{'s' * (records > 1)} of a table"
 
 
-def apart(label: str, groups: Iterable[Sequence[str]]) -> str:
-    """The assumption on groups of tables that different people feed."""
+def disjoint_groups(label: str, groups: Iterable[Sequence[str]]) -> str:
+    """The assumption that no person has records in two of the groups of tables."""
     return f"no {who(label)} feeds two of {' and '.join(f'({", ".join(group)})' for group in groups)}"
 
 
-def filled(min_count: float) -> str:
-    """The assumption on cells."""
+def filled_cells(min_count: float) -> str:
+    """The assumption on the number of records in each cell."""
     return f"every cell holds at least {ceil_to_digits(min_count):g} records"
 
 
@@ -147,10 +147,10 @@ NOT_PROTECTED = (
 """What no guarantee covers."""
 
 
-# What one person can add to a table: how many records, and where they may lie.
+# Contribution bounds: the number of records of one person in a table, and their possible cells.
 
 
-# How the records of one person lie along a row axis of a table.
+# The possible positions of one person's records along a row axis of a table.
 AXES = ("any", "each", "own")
 
 
@@ -158,14 +158,14 @@ AXES = ("any", "each", "own")
 @final
 @dataclass(frozen=True)
 class Contribution:
-    """The records that one person holds in one table, as far as they are public.
+    """The public bound on the records of one person in one table.
 
     A table has row axes and, last, its categories. Along the categories a person's records may always lie anywhere.
 
     Parameters
     ----------
     records : int, default 1
-        How many records the person holds in every block of cells where they may lie anywhere, at most.
+        The maximum number of the person's records in every block of cells, where they may lie anywhere.
     axes : tuple of {"any", "each", "own"}, default ()
         For every row axis of the table:
 
@@ -203,7 +203,7 @@ class Contribution:
 
     @classmethod
     def of(cls, value: "int | Contribution") -> "Contribution":
-        """An integer means so many records anywhere in the table."""
+        """A contribution; an integer is a number of records anywhere in the table."""
         return value if isinstance(value, Contribution) else cls(integer(1, contribution=value))
 
     def fitted(self, shape: Sequence[int]) -> Self:
@@ -234,10 +234,10 @@ class Contribution:
     def by_person(self, table: NDArray[Any]) -> NDArray[Any]:
         """The cells of a table by the entries of axes "own", of which a person has one, and by a person's blocks."""
         axes = self.fitted(table.shape).axes
-        own, each = ([i for i, axis in enumerate(axes) if axis == kind] for kind in ("own", "each"))
-        rest = [i for i in range(table.ndim) if i not in {*own, *each}]
-        shape = [math.prod(table.shape[axis] for axis in some) for some in (own, each, rest)]
-        return table.transpose([*own, *each, *rest]).reshape(shape)
+        own_axes, each_axes = ([i for i, axis in enumerate(axes) if axis == kind] for kind in ("own", "each"))
+        rest = [i for i in range(table.ndim) if i not in {*own_axes, *each_axes}]
+        shape = [math.prod(table.shape[axis] for axis in group) for group in (own_axes, each_axes, rest)]
+        return table.transpose([*own_axes, *each_axes, *rest]).reshape(shape)
 
     def blocks(self, shape: Sequence[int]) -> int:
         """The number of blocks of cells in which a person holds records, in a table of this shape."""
@@ -245,20 +245,20 @@ class Contribution:
         return math.prod(length for axis, length in zip(axes, shape[:-1], strict=True) if axis == "each")
 
     def total(self, shape: Sequence[int]) -> int:
-        """The most records that a person holds in a table of this shape."""
+        """The maximum number of records of a person in a table of this shape."""
         return self.records * self.blocks(shape)
 
     def in_marginal(self, shape: Sequence[int], marginal_axes: Sequence[int]) -> tuple[int, int]:
-        """How many records a person holds in each block of a marginal, and in how many blocks of it.
+        """The number of records of a person in each block of a marginal, and the number of these blocks.
 
-        The records of the entries of an axis `"each"` come together where a marginal sums over it.
+        If a marginal sums over an axis `"each"`, the records of its entries are in one block.
 
         Parameters
         ----------
         shape : sequence of int
-            That of the table.
+            The shape of the table.
         marginal_axes : sequence of int
-            The axes that the marginal keeps.
+            The axes of the marginal.
 
         Examples
         --------
@@ -266,16 +266,16 @@ class Contribution:
         >>> survey.in_marginal((10, 3), [1]), survey.in_marginal((10, 3), [0, 1])
         ((10, 1), (1, 10))
         """
-        each = {axis: shape[axis] for axis, kind in enumerate(self.fitted(shape).axes) if kind == "each"}
-        blocks = math.prod(length for axis, length in each.items() if axis in marginal_axes)
-        return self.records * math.prod(each.values()) // blocks, blocks
+        lengths = {axis: shape[axis] for axis, kind in enumerate(self.fitted(shape).axes) if kind == "each"}
+        blocks = math.prod(length for axis, length in lengths.items() if axis in marginal_axes)
+        return self.records * math.prod(lengths.values()) // blocks, blocks
 
     def fixes_marginal(self, marginal_axes: Sequence[int], adjacency: str) -> bool:
-        """Whether a marginal of these axes of a table is the same for all neighbours, so that it loses nothing.
+        """Whether a marginal of these axes of a table is the same for all neighbours, so that it has no privacy loss.
 
-        Under replace-one each entry of the `fixed_axes` keeps its number of records.
+        Under replace-one the number of records in each entry of the `fixed_axes` is fixed.
         """
-        return adjacency_named(adjacency).records_are_public and set(marginal_axes) <= set(self.fixed_axes)
+        return adjacency_by_name(adjacency).records_are_public and set(marginal_axes) <= set(self.fixed_axes)
 
     def to_json(self) -> str:
         """Write this contribution as a text."""

@@ -20,7 +20,7 @@ from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.models.privacy_unit import Reading
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.people import apart, bounded_by, filled
+from pymc_dirdp.privacy.people import bounded_by, disjoint_groups, filled_cells
 from pymc_dirdp.sampling.bits import Seed
 
 if TYPE_CHECKING:
@@ -224,14 +224,14 @@ def believed(plan: "Plan", *, released: bool) -> tuple[str, ...]:
     return (
         "the prior, the categories and all options were chosen without the data",
         bounded_by(plan.unit_label, plan.contribution),
-        *([apart(plan.unit_label, plan.groups)] if len(plan.groups) > 1 else []),
+        *([disjoint_groups(plan.unit_label, plan.groups)] if len(plan.groups) > 1 else []),
         *plan.assumptions,
         *(
             f"every data set that could occur has {n} records in {shown(name)}"
             for name, n in records.items()
             if n is not None
         ),
-        *([f"{filled(plan.min_count)}, in every data set that could occur"] if plan.min_count > 0 else []),
+        *([f"{filled_cells(plan.min_count)}, in every data set that could occur"] if plan.min_count > 0 else []),
         *(f"the {choice.kind} came from the mechanism that the file states, once" for choice in plan.after),
         f"the release was drawn as it says, once, by the {plan.sampler} sampler" if released else drawn,
         *([fast] if plan.sampler == "fast" else []),

@@ -85,7 +85,7 @@ def test_a_chain_has_the_power_of_its_tests(true_share):
 def test_many_steps_at_a_time_lose_more_and_little_more(monkeypatch):
     exact = ErasedResponse(0.01, 0.3, 60)
     values = [exact.delta(epsilon) for epsilon in EPSILONS]
-    monkeypatch.setattr(ErasedResponse, "most_steps", 16)
+    monkeypatch.setattr(ErasedResponse, "max_steps", 16)
     for value, epsilon in zip(values, EPSILONS, strict=True):
         assert value * (1 - 1e-9) <= ErasedResponse(0.01, 0.3, 60).delta(epsilon) <= 1.001 * value
     monkeypatch.undo()
@@ -97,7 +97,7 @@ def test_many_steps_at_a_time_lose_more_and_little_more(monkeypatch):
 @pytest.mark.parametrize("steps", [1, 3])
 def test_several_blocks_are_a_product(steps):
     one, blocks = ErasedResponse(0.4, 0.42, steps), 4
-    times, masses = one._positive
+    times, masses = one._block_distribution
     log = np.log(masses)
     middle = np.log([1 - masses.sum() - np.sum(masses * np.exp(-times * 0.4))])
     distribution = np.concatenate([(log - times * 0.4)[::-1], middle, log])
@@ -108,7 +108,7 @@ def test_several_blocks_are_a_product(steps):
     for order in ORDERS:
         assert several.renyi(order) == pytest.approx(blocks * one.renyi(order), rel=1e-14)
     exact = [several.delta(epsilon) for epsilon in EPSILONS]
-    other = erased_responses(0.4, 0.42, steps, blocks, math.inf, most_values=1)
+    other = erased_responses(0.4, 0.42, steps, blocks, math.inf, max_values=1)
     assert isinstance(other, Composition)
     for value, epsilon in zip(exact, EPSILONS, strict=True):
         assert value * (1 - 1e-12) <= other.delta(epsilon) <= 1.03 * value

@@ -175,7 +175,7 @@ def test_a_long_grid_is_one_pass(step, points, monkeypatch):
     pair = DominatingPair(0.001, math.inf, 4.7)
     alone = []
     monkeypatch.setattr(
-        LogitLoss, "_integrated", lambda self, t, real=LogitLoss._integrated: alone.append(t) or real(self, t)
+        LogitLoss, "_integrate", lambda self, t, real=LogitLoss._integrate: alone.append(t) or real(self, t)
     )
     there, back = (way._deltas(step * np.arange(points)) for way in (pair, pair._reversed))
     assert len(alone) <= 10

@@ -95,7 +95,7 @@ def test_the_two_guarantees_add_up_to_the_whole_and_no_more(kind, fields):
     name = "rho" if kind in (ZeroCDP, TruncatedCDP) else "epsilon"
     for budget in (*np.random.default_rng(2).exponential(size=200), 1.0, 0.1, 5e-300, 1e300):
         whole = kind(**fields, **{name: float(budget)})
-        first, second = whole.divided(0.8)
+        first, second = whole.split(0.8)
         for exact in (Fraction, lambda value: Fraction(repr(value))):
             assert exact(whole.budget) * (1 - Fraction(1, 10**14)) <= exact(first.budget) + exact(second.budget)
             assert exact(first.budget) + exact(second.budget) <= exact(whole.budget)

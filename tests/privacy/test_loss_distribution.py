@@ -10,7 +10,7 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.privacy.composition import Composition, _reach
 from pymc_dirdp.privacy.curves import Bounded
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
-from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, _lowest, _Points, discretised
+from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, _lowest, _Points, discretise
 
 PAIRS = [
     DominatingPair(1.0, 1.0, 0.3),
@@ -22,7 +22,7 @@ PAIRS = [
 
 def on_grid(pair, step, points):
     there, back = (way._deltas(step * np.arange(points)) for way in (pair, pair._reversed))
-    return discretised(step, there, back), discretised(step, back, there)
+    return discretise(step, there, back), discretise(step, back, there)
 
 
 def losses_of(distribution):
@@ -93,7 +93,7 @@ def test_hockey_sticks_of_adding_and_removing_by_quadrature(removing):
 
 def test_infinite_losses_of_copies_add_up():
     curve = np.linspace(0.3, 0.1, 20)
-    loss = discretised(0.1, curve, curve)
+    loss = discretise(0.1, curve, curve)
     assert loss.infinite == pytest.approx(0.1)
     assert ComposedLoss([(loss, 3)]).infinite == pytest.approx(1 - 0.9**3)
     assert ComposedLoss([(loss, 3)]).delta(50.0) == pytest.approx(1 - 0.9**3)
@@ -196,7 +196,7 @@ def test_parts_one_after_the_other():
     ]
     points = _Points.of(parts)
     for tilt in (0.0, 3.0, 40.0):
-        tilted = points.tilted(tilt)
+        tilted = points.tilted_masses(tilt)
         moments, variances = points.log_moments(tilt), points.variances(tilted)
         for i, (part, places, weights) in enumerate(zip(parts, *points.split(tilted), strict=True)):
             raised = part.masses * np.exp(tilt * losses_of(part))
@@ -226,5 +226,5 @@ def test_many_different_parts_are_looked_at_few_times():
         assert errors.max() < 1e-8
         assert masses.sum() == pytest.approx(1, abs=1e-9)
         # The window is that of the best of all bounds, or as good.
-        spread = float(np.sqrt(np.sum(points.variances(points.tilted(tilt)))))
+        spread = float(np.sqrt(np.sum(points.variances(points.tilted_masses(tilt)))))
         assert len(losses) * composition._loss.step < 22 * spread

@@ -151,10 +151,10 @@ def test_hockey_sticks_on_a_grid_are_the_least_of_the_bounds(cells, records):
     epsilons = 0.02 * np.arange(20)
     found = spread._deltas(epsilons)
     assert spread._reversed is spread
-    bounds = [weaker._deltas(epsilons) for weaker in spread._weaker]
+    bounds = [weaker._deltas(epsilons) for weaker in spread._bounding_pairs]
     assert all(np.all(found <= bound) for bound in bounds)
     assert (len(bounds), np.any(found < converted_deltas(spread._renyi, epsilons))) in ((0, False), (1, True))
-    worst = spread._together if records > 6 else spread
+    worst = spread._one_cell_pair if records > 6 else spread
     assert np.all(found * (1 + 1e-9) >= [worst.delta(0.02 * k) for k in range(20)])
 
 
@@ -369,7 +369,7 @@ def test_adding_to_the_prior_keeps_the_smallest_cells():
         cells = personal_cells(alpha, contribution)
         for s in (0.0, 0.37, 5.0):
             direct = dominating_pair(alpha + s, 0.02, "replace-one", 2.0, contribution)
-            shifted = cells.curves(0.02, "replace-one", more=s, min_count=2.0)
+            shifted = cells.curves(0.02, "replace-one", raise_by=s, min_count=2.0)
             for order in (1.0, 2.0):
                 assert shifted.renyi(order) == pytest.approx(direct.renyi(order), rel=1e-12)
 
