@@ -106,7 +106,8 @@ def randomness(logs: Iterable[float | None], *, min_probability: float = 1e-12) 
     if not logs or len(log_probabilities) < len(logs):
         return "The numbers are random on purpose."
     if -math.fsum(map(math.expm1, log_probabilities)) < min_probability:
-        return f"All noise is 0 but for a probability below {min_probability:g}: the numbers rest on the counts themselves."
+        least = f"{min_probability:g}"
+        return f"All noise is 0 but for a probability below {least}: the numbers rest on the counts themselves."
     # The probability for all tables is at most that of one table.
     probability = _percent(math.exp(min(log_probabilities)), -math.expm1(min(log_probabilities)))
     return (

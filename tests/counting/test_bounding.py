@@ -190,7 +190,7 @@ def test_a_unit_changes_its_own_records_only(place, most, distinct):
 def test_hashes_that_tie_keep_no_more(most, monkeypatch):
     """All hashes are equal, as if somebody had found records that collide."""
     monkeypatch.setattr(bounding, "_mix", np.zeros_like)
-    monkeypatch.setitem(keeping._HASHED, "polars", lambda polars, native, *_: native.with_columns(h=polars.lit(1)))
+    monkeypatch.setitem(keeping._ADD_HASH, "polars", lambda polars, native, *_: native.with_columns(h=polars.lit(1)))
     expected = [min(size, most) for size in SIZES.values()]
     for records in (RECORDS, LAZY["polars"](RECORDS)):
         found = count(records, ["who"], categories={"who": list(SIZES)}, unit="who", contribution=most)

@@ -311,10 +311,10 @@ def test_a_schema_of_spark_is_read_for_collations(collation, is_refused):
     )
     if is_refused:
         with pytest.raises(ArgumentError, match="'x' has a collation"):
-            engines._renamed(frame, {"x": "v0"}, [])
-        assert len(engines._renamed(frame, {"y": "v0"}, [])) == 1
+            engines._rename(frame, {"x": "v0"}, [])
+        assert len(engines._rename(frame, {"y": "v0"}, [])) == 1
     else:
-        assert len(engines._renamed(frame, {"x": "v0"}, [])) == 1
+        assert len(engines._rename(frame, {"x": "v0"}, [])) == 1
 
 
 @pytest.mark.slow

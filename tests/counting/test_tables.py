@@ -41,7 +41,7 @@ def test_a_row_may_stand_for_several_records():
     found = count(FRAME.assign(n=n), ["eye", "left"], categories=CATEGORIES, counts="n")
     np.testing.assert_array_equal(found, expected)
     for wrong in (n - 1, n + 0.5):
-        with pytest.raises(DataError, match="integers from 0 on"):
+        with pytest.raises(DataError, match="nonnegative integers"):
             count(FRAME.assign(n=wrong), ["eye", "left"], categories=CATEGORIES, counts="n")
     with pytest.raises(ArgumentError, match="Leave counts= out"):
         count(FRAME.assign(n=n), ["eye"], categories=CATEGORIES, counts="n", unit="age", contribution=1)

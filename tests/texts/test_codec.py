@@ -138,7 +138,7 @@ def test_nothing_else_is_read(name):
 
 
 def test_an_error_names_the_fact():
-    with pytest.raises(ArgumentError, match=r"^'share' has a value of another type"):
+    with pytest.raises(ArgumentError, match=r"^'share' has a value of the wrong type"):
         value_of(Everything, through_json(EVERYTHING) | {"share": "secret"})
 
 

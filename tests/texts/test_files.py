@@ -214,7 +214,7 @@ def test_a_second_process_is_refused_before_it_spends_anything(tmp_path):
 def test_what_is_no_ordinary_file_is_not_replaced(tmp_path, overwrite):
     path = tmp_path / "out"
     os.mkfifo(path)
-    with pytest.raises(ArgumentError, match="no ordinary file"), new_file(path, overwrite=overwrite):
+    with pytest.raises(ArgumentError, match="not a regular file"), new_file(path, overwrite=overwrite):
         pytest.fail("nothing may be drawn")
     assert list(tmp_path.iterdir()) == [path]
 
