@@ -94,33 +94,36 @@ def audit(
     doubt = 1 - open_unit_interval(prob=prob)
     x, y = _neighbours(mechanism, pair, claim)
     source = Source(mechanism, sampler=sampler, steps=steps).checked()
-    of_all = measures(source.known, claim, delta)
+    all_measures = measures(source.known, claim, delta)
     size = integer(100, n=source.default_draws if n is None else n)
     # The likelihood is that of the mechanism, or of what the box claims to be, and so are the alternatives.
     model = source.known or Mechanism.of(claim)
     split = parts(size, likelihood=model is not None)
     rng = generator(random_seed)
     # A fair coin decides from which data set each counted output comes.
-    of_x = int(rng.binomial(2 * split.counted, 0.5))
+    x_size = int(rng.binomial(2 * split.counted, 0.5))
     set_aside = split.learned + split.chosen
-    sizes = set_aside + of_x, set_aside + 2 * split.counted - of_x
-    drawn = [source.releases(z, m, rng) for z, m in zip((x, y), sizes, strict=True)]
+    sizes = set_aside + x_size, set_aside + 2 * split.counted - x_size
+    samples = [source.releases(z, m, rng) for z, m in zip((x, y), sizes, strict=True)]
     # The shape is learned from the same outputs as the statistics.
-    shape = commonest_shape(*(outputs[: split.learned] for outputs in drawn))
-    from_x, from_y = (seen(outputs, shape) for outputs in drawn)
+    shape = commonest_shape(*(outputs[: split.learned] for outputs in samples))
+    from_x, from_y = (seen(outputs, shape) for outputs in samples)
     statistics = _statistics(model, from_x[: split.learned], from_y[: split.learned], x, y, last_bits)
 
     def scores(statistic: Statistic, part: slice) -> Scores:
         return np.sort(statistic(from_x[part])), np.sort(statistic(from_y[part]))
 
     # The probability that some bound is wrong is `doubt` at most.
-    level = doubt / len(of_all)
+    level = doubt / len(all_measures)
     on_these = slice(split.learned, set_aside)
-    events = chosen([scores(s, on_these) for s in statistics], of_all, split.counted, level)
-    rest = {which: scores(statistics[which], slice(set_aside, None)) for which in {event.which for event in events}}
+    events = chosen([scores(s, on_these) for s in statistics], all_measures, split.counted, level)
+    test_scores = {
+        i_statistic: scores(statistics[i_statistic], slice(set_aside, None))
+        for i_statistic in {event.which for event in events}
+    }
     bounds = tuple(
-        _bound(measure, event, counted(event, *rest[event.which]), split.counted, level, (model, x, y))
-        for measure, event in zip(of_all, events, strict=True)
+        _bound(measure, event, counted(event, *test_scores[event.which]), split.counted, level, (model, x, y))
+        for measure, event in zip(all_measures, events, strict=True)
     )
     return Audit(source.name, source.drawn_by, size, 1 - doubt, claim, last_bits, bounds)
 
@@ -130,20 +133,20 @@ def _neighbours(
     pair: tuple[ArrayLike, ArrayLike] | None,
     claim: Guarantee | PrivacyCurves | None,
 ) -> tuple[Array, Array]:
-    known = Mechanism.of(mechanism)
-    if known is None and isinstance(mechanism, PrivacyCurves):
+    known_mechanism = Mechanism.of(mechanism)
+    if known_mechanism is None and isinstance(mechanism, PrivacyCurves):
         raise ArgumentError(
             f"A {type(mechanism).__name__} releases nothing by itself. Pass pair=(x, y) and a function of the counts "
             "that makes its releases, with claim=the curves."
         )
-    if known is None and not callable(mechanism):
+    if known_mechanism is None and not callable(mechanism):
         Mechanism.required(mechanism)
     if pair is not None:
         x, y = (np.asarray(data, dtype=np.float64) for data in pair)
         return x, y
-    known = known or Mechanism.of(claim)
-    if known is not None:
-        return known.worst_pair()
+    known_mechanism = known_mechanism or Mechanism.of(claim)
+    if known_mechanism is not None:
+        return known_mechanism.worst_pair()
     raise ArgumentError(
         "Pass pair=(x, y), two neighbouring data sets: an audit compares the outputs of a black box on these two. If "
         "the box should be a mechanism of this library, pass claim=mechanism, whose worst pair is then taken."
@@ -151,18 +154,18 @@ def _neighbours(
 
 
 def _statistics(
-    model: Mechanism | None, of_x: Seen, of_y: Seen, x: Array, y: Array, last_bits: bool
+    model: Mechanism | None, x_outputs: Seen, y_outputs: Seen, x: Array, y: Array, last_bits: bool
 ) -> list[Statistic]:
     """The likelihood ratio, which is the most powerful statistic, if it is known; then those that are learned."""
     exact: list[Statistic] = []
-    if model is not None and of_x.shape == x.shape:
+    if model is not None and x_outputs.shape == x.shape:
         # On a grid the least number that is not zero is a step of the grid.
-        positive = of_x.points[of_x.points > 0]
-        floor = float(positive.min()) / 2 if positive.size and np.any(of_x.points == 0) else 0.0
+        positive = x_outputs.points[x_outputs.points > 0]
+        floor = float(positive.min()) / 2 if positive.size and np.any(x_outputs.points == 0) else 0.0
         exact = [lambda outputs: model.log_likelihood_ratio(outputs.numbers.reshape(-1, *x.shape), x, y, floor=floor)]
     prior = getattr(model, "prior", getattr(model, "alpha", None))
     priors = [] if prior is None else [prior]
-    return exact + learned(of_x, of_y, x, y, discriminant=not exact, last_bits=last_bits, priors=priors)
+    return exact + learned(x_outputs, y_outputs, x, y, discriminant=not exact, last_bits=last_bits, priors=priors)
 
 
 def _bound(

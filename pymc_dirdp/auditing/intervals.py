@@ -89,13 +89,13 @@ def epsilon_from_shares(hits_p: ArrayLike, hits_q: ArrayLike, trials: int, delta
     one run.
     """
     p, q = np.asarray(hits_p, dtype=np.float64), np.asarray(hits_q, dtype=np.float64)
-    rest = 0
+    leak = 0
     if delta > 0:
         # More outputs of the rest have a probability of level / 2, and the limit below takes the other half.
         level /= 2
-        rest = _quantile_above(trials, delta / 2, level)
-    of_p = np.maximum(p - rest, 0.0)
-    share = np.where(of_p > 0, betaincinv(np.maximum(of_p, 1), q + 1, level), 0.0)
+        leak = _quantile_above(trials, delta / 2, level)
+    x_excess = np.maximum(p - leak, 0.0)
+    share = np.where(x_excess > 0, betaincinv(np.maximum(x_excess, 1), q + 1, level), 0.0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(share) - np.log1p(-share))
 
@@ -234,18 +234,20 @@ def _of_event(claim: Guarantee, p: ArrayLike, q: ArrayLike) -> Array:
 
 def _on_curves(curves: PrivacyCurves | None, delta: float | Sequence[float]) -> Iterator[Measure]:
     for value in np.atleast_1d(delta).tolist():
-        at = at_least(0, delta=value)
-        if at >= 1:
-            raise ArgumentError(f"Expected delta in [0, 1), got delta={at:g}.")
-        yield _epsilon_at(at, f"epsilon at delta {at:g}", _stated(curves, partial(_epsilon, delta=at)))
+        delta_at = at_least(0, delta=value)
+        if delta_at >= 1:
+            raise ArgumentError(f"Expected delta in [0, 1), got delta={delta_at:g}.")
+        yield _epsilon_at(
+            delta_at, f"epsilon at delta {delta_at:g}", _curve_value(curves, partial(_epsilon, delta=delta_at))
+        )
     if curves is not None:
-        stated = _stated(curves, _total_variation)
+        claimed = _curve_value(curves, _total_variation)
         # Small changes of a distribution show here long before they show at a small delta.
-        yield Measure("delta at epsilon 0", stated, None, lambda p, q: np.subtract(p, q), _total_variation)
+        yield Measure("delta at epsilon 0", claimed, None, lambda p, q: np.subtract(p, q), _total_variation)
 
 
-def _epsilon_at(delta: float, name: str, stated: float) -> Measure:
-    return Measure(name, stated, delta, partial(epsilon_of, delta=delta), partial(_epsilon, delta=delta))
+def _epsilon_at(delta: float, name: str, claimed: float) -> Measure:
+    return Measure(name, claimed, delta, partial(epsilon_of, delta=delta), partial(_epsilon, delta=delta))
 
 
 def _epsilon(curves: PrivacyCurves, delta: float) -> float:
@@ -256,9 +258,9 @@ def _total_variation(curves: PrivacyCurves) -> float:
     return curves.delta(0.0)
 
 
-def _stated(curves: PrivacyCurves | None, of_curves: Callable[[PrivacyCurves], float]) -> float:
+def _curve_value(curves: PrivacyCurves | None, value_of: Callable[[PrivacyCurves], float]) -> float:
     try:
-        return math.nan if curves is None else of_curves(curves)
+        return math.nan if curves is None else value_of(curves)
     except UnattainableError:
         return math.nan
 

@@ -38,10 +38,10 @@ class CurvePoint:
         """How much more is lost than stated, relative to what is stated; negative where the statement holds."""
         # What summing thousands of probabilities in floating point may add, absolute. This is an error of the audit and
         # not of the curve.
-        lost = max(self.lost - 1e-15, 0.0)
+        loss = max(self.lost - 1e-15, 0.0)
         if self.stated > 0:
-            return lost / self.stated - 1
-        return math.inf if lost > 0 else 0.0
+            return loss / self.stated - 1
+        return math.inf if loss > 0 else 0.0
 
     @property
     def exceeded(self) -> bool:
@@ -138,10 +138,10 @@ def check_curve(
             e = at_least(0, epsilon=epsilon)
             points.append(CurvePoint(f"delta at epsilon {e:.4g}", mechanism.delta(e), distributions.delta(e)))
         for order in orders:
-            stated = mechanism.renyi(order)
+            claimed = mechanism.renyi(order)
             # Where the divergence diverges, nothing is guaranteed.
-            if math.isfinite(stated):
-                points.append(CurvePoint(f"Rényi divergence of order {order:g}", stated, distributions.renyi(order)))
+            if math.isfinite(claimed):
+                points.append(CurvePoint(f"Rényi divergence of order {order:g}", claimed, distributions.renyi(order)))
         if math.isfinite(mechanism.pure_epsilon):
             points.append(CurvePoint("largest loss", mechanism.pure_epsilon, distributions.pure_epsilon))
     except UnattainableError:
@@ -193,18 +193,21 @@ def family_of(mechanism: Mechanism | None, x: Array, y: Array, measure: Measure)
     """Alternatives to a statement: the same mechanism with a larger loss, or simple noise if that is not known."""
     if mechanism is not None:
         try:
-            if (named := mechanism.stronger(1.0)) is not None and math.isfinite(measure.of_curves(mechanism)):
-                own = Family(named[0], partial(_scaled, mechanism, x, y))
-                own.at(1.0)
-                return own
+            if (stronger := mechanism.stronger(1.0)) is not None and math.isfinite(measure.of_curves(mechanism)):
+                family = Family(stronger[0], partial(_scaled, mechanism, x, y))
+                family.at(1.0)
+                return family
         except (ArgumentError, UnattainableError):
             # The distribution is not known for these data, or nothing is guaranteed.
             pass
-    one, none = np.array([1.0, 0.0]), np.zeros(2)
+    with_record, without_record = np.array([1.0, 0.0]), np.zeros(2)
     gaussian = DiscreteGaussianMechanism(np.ones(2), 1.0, adjacency="add-remove")
     bounded = not math.isfinite(measure.of_curves(gaussian))
     simple = GeometricMechanism(np.ones(2), 1.0, adjacency="add-remove") if bounded else gaussian
-    return Family(f"{simple.kind} noise, distinguished by its likelihood ratio", partial(_scaled, simple, one, none))
+    return Family(
+        f"{simple.kind} noise, distinguished by its likelihood ratio",
+        partial(_scaled, simple, with_record, without_record),
+    )
 
 
 def _scaled(mechanism: Mechanism, x: Array, y: Array, factor: float) -> tuple[PrivacyCurves, FiniteDistributions]:
@@ -329,10 +332,10 @@ def chance_to_refute(
     """
     size, doubt = integer(100, n=n), 1 - open_unit_interval(prob=prob)
     x, y = mechanism.worst_pair() if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
-    of_all = measures(mechanism, claim, 1e-5)
-    trials, level = parts(size, likelihood=True).counted, doubt / len(of_all)
+    all_measures = measures(mechanism, claim, 1e-5)
+    trials, level = parts(size, likelihood=True).counted, doubt / len(all_measures)
     events = _events(mechanism.output_distributions(x, y), trials)
-    measure = of_all[0]
+    measure = all_measures[0]
     return max(_chance(p, q, measure, method, trials, level) for p, q in events for method in measure.methods)
 
 
@@ -349,11 +352,11 @@ def _chance(
     # Each step counts as its least number of hits, so the chance is not overstated.
     below = np.where(hits > 0, bdtr(np.maximum(hits - 1, 0), trials, p[best]), 0.0)
     masses = np.diff(below, append=1.0)
-    most = _most_hits(measure, method, hits, trials, level)
-    return float(np.sum(masses * np.where(most >= 0, bdtr(np.maximum(most, 0), trials, q[best]), 0.0)))
+    max_hits = _max_hits(measure, method, hits, trials, level)
+    return float(np.sum(masses * np.where(max_hits >= 0, bdtr(np.maximum(max_hits, 0), trials, q[best]), 0.0)))
 
 
-def _most_hits(measure: Measure, method: str, hits: Array, trials: int, level: float) -> Array:
+def _max_hits(measure: Measure, method: str, hits: Array, trials: int, level: float) -> Array:
     """The most hits on the less likely side with which the claim is still refuted; -1 where it never is."""
     refuted, not_refuted = np.full(len(hits), -1.0), np.full(len(hits), trials + 1.0)
     while np.any(not_refuted - refuted > 1):

@@ -148,32 +148,32 @@ def hashed(rows: Keys) -> Keys:
 # Keys that one data set gives more often than the other, learned from counts.
 
 
-def frequency_ratio(of_x: Keys, of_y: Keys) -> Callable[[Keys], Array]:
+def frequency_ratio(x_keys: Keys, y_keys: Keys) -> Callable[[Keys], Array]:
     """Logarithm of how much commoner a key is for x, with half an observation added to each count; 0 if never seen."""
-    known, which = np.unique(np.concatenate([of_x, of_y]), return_inverse=True)
-    in_x = np.bincount(which[: len(of_x)], minlength=len(known))
-    in_y = np.bincount(which[len(of_x) :], minlength=len(known))
+    distinct_keys, index = np.unique(np.concatenate([x_keys, y_keys]), return_inverse=True)
+    in_x = np.bincount(index[: len(x_keys)], minlength=len(distinct_keys))
+    in_y = np.bincount(index[len(x_keys) :], minlength=len(distinct_keys))
     # Shares, because the two samples need not be of one size.
-    ratios = np.log((in_x + 0.5) / (len(of_x) + 0.5)) - np.log((in_y + 0.5) / (len(of_y) + 0.5))
+    ratios = np.log((in_x + 0.5) / (len(x_keys) + 0.5)) - np.log((in_y + 0.5) / (len(y_keys) + 0.5))
 
     def score(keys: Keys) -> Array:
-        places = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-        return np.where(known[places] == keys, ratios[places], 0.0)
+        places = np.minimum(np.searchsorted(distinct_keys, keys), len(distinct_keys) - 1)
+        return np.where(distinct_keys[places] == keys, ratios[places], 0.0)
 
     return score
 
 
-def most_telling(of_x: Sequence[Keys], of_y: Sequence[Keys], most: int) -> list[int]:
+def most_informative(x_keys: Sequence[Keys], y_keys: Sequence[Keys], n_max: int) -> list[int]:
     """The keys that tell the data sets apart best: learned on one half of these outputs, tried on the other."""
 
-    def apart(keys_x: Keys, keys_y: Keys) -> float:
+    def separation(keys_x: Keys, keys_y: Keys) -> float:
         half_x, half_y = len(keys_x) // 2, len(keys_y) // 2
         score = frequency_ratio(keys_x[:half_x], keys_y[:half_y])
         x, y = score(keys_x[half_x:]), score(keys_y[half_y:])
         return float((x.mean() - y.mean()) / np.sqrt(x.var() / len(x) + y.var() / len(y) + 1e-300))
 
-    strength = [apart(x, y) for x, y in zip(of_x, of_y, strict=True)]
-    return sorted(range(len(strength)), key=lambda i: -strength[i])[:most]
+    strength = [separation(x, y) for x, y in zip(x_keys, y_keys, strict=True)]
+    return sorted(range(len(strength)), key=lambda i: -strength[i])[:n_max]
 
 
 # Outputs that one data set can give and the other cannot, or that are the data themselves.
@@ -193,7 +193,7 @@ def repeated(x: Seen, y: Seen) -> list[Statistic]:
     whole = frequency_ratio(hashed(_bits(x)), hashed(_bits(y)))
     # So many single entries are tried at most, and so many are selected.
     columns_x, columns_y = (list(_bits(sample)[:, :32].T) for sample in (x, y))
-    scores = {i: frequency_ratio(columns_x[i], columns_y[i]) for i in most_telling(columns_x, columns_y, 2)}
+    scores = {i: frequency_ratio(columns_x[i], columns_y[i]) for i in most_informative(columns_x, columns_y, 2)}
 
     def of_entry(outputs: Seen, i: int) -> Array:
         return scores[i](_bits(outputs)[:, i])
@@ -218,16 +218,16 @@ def the_data(x: Array, y: Array, priors: Sequence[Array] = ()) -> Statistic:
     priors : sequence of array
         Prior parameters to try, beside 0, 1/2 and 1 in each cell.
     """
-    forms = [(_form(x, how), _form(y, how)) for how in (None, 0.0, 0.5, 1.0, *priors)]
+    forms = [(_form(x, prior), _form(y, prior)) for prior in (None, 0.0, 0.5, 1.0, *priors)]
     forms += [(x / max(x.sum(), 1.0), y / max(y.sum(), 1.0))]
 
     def statistic(outputs: Seen) -> Array:
         scores = np.zeros(len(outputs))
         if outputs.shape != x.shape or not x.size:
             return scores
-        for of_x, of_y in forms:
-            like_x, like_y = (_agrees(outputs.points, form) for form in (of_x, of_y))
-            tells = ~_agrees(of_x.reshape(1, -1), of_y)[0]
+        for x_form, y_form in forms:
+            like_x, like_y = (_agrees(outputs.points, form) for form in (x_form, y_form))
+            tells = ~_agrees(x_form.reshape(1, -1), y_form)[0]
             if np.any(tells):
                 scores += 2.0 * like_x.all(axis=1) - 2.0 * like_y.all(axis=1)
                 entries = like_x[:, tells].astype(np.float64) - like_y[:, tells]
@@ -281,8 +281,8 @@ def bit_patterns(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Statistic]
         Entries in which the two data sets differ; they are looked at first.
     """
     entries = x.entries(changed, _ENTRIES)
-    of_x, of_y = _patterns(x, entries), _patterns(y, entries)
-    scores = {i: frequency_ratio(of_x[i], of_y[i]) for i in most_telling(of_x, of_y, 4)}
+    x_patterns, y_patterns = _patterns(x, entries), _patterns(y, entries)
+    scores = {i: frequency_ratio(x_patterns[i], y_patterns[i]) for i in most_informative(x_patterns, y_patterns, 4)}
 
     def statistic(outputs: Seen, i: int) -> Array:
         return scores[i](_patterns(outputs, entries)[i])
@@ -290,21 +290,21 @@ def bit_patterns(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Statistic]
     return [partial(statistic, i=i) for i in scores]
 
 
-def _patterns(outputs: Seen, entries: NDArray[np.intp], *, together: int = 4) -> list[Keys]:
+def _patterns(outputs: Seen, entries: NDArray[np.intp], *, n_joint: int = 4) -> list[Keys]:
     """For each entry: trailing zeros; the lowest byte; the lowest bits with the exponent; whether it is a quotient.
 
-    The last bits of so many entries as `together` are combined.
+    The last bits of so many entries as `n_joint` are combined.
     """
     numbers, rows = outputs.numbers, _rows(outputs)
-    largest = rows.max(axis=-1)[:, :_ENTRIES]
-    values = np.column_stack([numbers[:, entries], largest, 1 - largest])
+    row_max = rows.max(axis=-1)[:, :_ENTRIES]
+    values = np.column_stack([numbers[:, entries], row_max, 1 - row_max])
     bits, exponents = np.ascontiguousarray(values).view(np.uint64), np.frexp(values)[1]
     by_exponent = (bits & np.uint64(7)) + np.uint64(8) * (exponents + 2048).astype(np.uint64)
     quotients = unreachable(values) + 2 * (np.frexp(values)[0] > np.sqrt(0.5)) + 4 * exponents
-    parity = np.bitwise_xor.reduce(bits[:, :together] & np.uint64(1), axis=1)
+    parity = np.bitwise_xor.reduce(bits[:, :n_joint] & np.uint64(1), axis=1)
     kinds = (_last_bits(values).astype(np.int64), bits & np.uint64(255), by_exponent, quotients)
     columns = [column.astype(np.int64).view(np.uint64) for kind in kinds for column in kind.T]
-    low = hashed(bits[:, :together] & np.uint64(3))
+    low = hashed(bits[:, :n_joint] & np.uint64(3))
     return [*columns, parity, low, hashed(np.asarray(_missing(rows)).astype(np.int64).view(np.uint64))]
 
 
@@ -322,10 +322,10 @@ def _missing(rows: Array) -> Array:
 def _last_bits(values: Array) -> Array:
     """The binary exponent of the last bit that is set; 0 for the number 0."""
     mantissa, exponent = np.frexp(values)
-    whole = np.abs(mantissa * 2.0**53).astype(np.int64)
+    integers = np.abs(mantissa * 2.0**53).astype(np.int64)
     # The lowest bit of an integer, as a power of two.
-    _, lowest = np.frexp((whole & -whole).astype(np.float64))
-    return np.where(whole == 0, 0.0, exponent - 54.0 + lowest)
+    _, lowest = np.frexp((integers & -integers).astype(np.float64))
+    return np.where(integers == 0, 0.0, exponent - 54.0 + lowest)
 
 
 # Statistics: one number for each output, which tells two data sets apart as well as possible.
@@ -369,17 +369,17 @@ def learned(
     Mironov (2012), On significance of the least significant bits for differential privacy,
     https://doi.org/10.1145/2382196.2382264.
     """
-    of_kinds = frequency_ratio(from_x.kinds, from_y.kinds)
-    statistics: list[Statistic] = [lambda outputs: of_kinds(outputs.kinds), the_data(x, y, priors)]
-    of_x, of_y = from_x[from_x.inside], from_y[from_y.inside]
-    if not of_x.points.size or min(len(of_x), len(of_y)) < 2:
+    kind_ratio = frequency_ratio(from_x.kinds, from_y.kinds)
+    statistics: list[Statistic] = [lambda outputs: kind_ratio(outputs.kinds), the_data(x, y, priors)]
+    x_rows, y_rows = from_x[from_x.inside], from_y[from_y.inside]
+    if not x_rows.points.size or min(len(x_rows), len(y_rows)) < 2:
         return statistics
-    changed = np.flatnonzero(x != y) if x.shape == of_x.shape == y.shape else np.arange(0)
-    statistics += repeated(of_x, of_y)
+    changed = np.flatnonzero(x != y) if x.shape == x_rows.shape == y.shape else np.arange(0)
+    statistics += repeated(x_rows, y_rows)
     if discriminant:
-        statistics += _linear(of_x, of_y)
+        statistics += _linear(x_rows, y_rows)
     if last_bits:
-        statistics += bit_patterns(of_x, of_y, changed)
+        statistics += bit_patterns(x_rows, y_rows, changed)
     first, *others = statistics
     return [first, *(partial(_joined, kinds=first, statistic=other) for other in others)]
 
@@ -417,11 +417,11 @@ def _linear(x: Seen, y: Seen) -> list[Statistic]:
     def standard(outputs: Seen) -> Array:
         return np.asarray((features(outputs) - centre)[:, varies] / spread[varies])
 
-    of_x, of_y = standard(x), standard(y)
-    covariance = (np.atleast_2d(np.cov(of_x.T)) + np.atleast_2d(np.cov(of_y.T))) / 2
+    x_standard, y_standard = standard(x), standard(y)
+    covariance = (np.atleast_2d(np.cov(x_standard.T)) + np.atleast_2d(np.cov(y_standard.T))) / 2
     values, vectors = np.linalg.eigh(covariance)
-    apart = vectors.T @ (of_x.mean(axis=0) - of_y.mean(axis=0))
+    separation = vectors.T @ (x_standard.mean(axis=0) - y_standard.mean(axis=0))
     # The least variance, as a share of the pooled one: without it an entry that never varies would have infinite
     # weight.
-    direction = vectors @ (apart / np.maximum(values, 1e-9))
+    direction = vectors @ (separation / np.maximum(values, 1e-9))
     return [lambda outputs: np.asarray(standard(outputs) @ direction)]

@@ -111,13 +111,15 @@ def _log_at_most(z: int, n: int, log_p: Array, log_rest: Array, *, small: float 
     if z < 0:
         return np.full(log_p.shape, -np.inf)
     a, b = float(n - z), float(z + 1)
-    rest = np.exp(log_rest)
-    value = betainc(a, b, rest)
-    found = np.log(np.maximum(value, small))
+    complement = np.exp(log_rest)
+    value = betainc(a, b, complement)
+    log_probability = np.log(np.maximum(value, small))
     tiny = value < small
     if tiny.any():
-        found[tiny] = a * log_rest[tiny] + b * log_p[tiny] - np.log(a) - betaln(a, b) + _log_fraction(a, b, rest[tiny])
-    return np.asarray(found)
+        log_probability[tiny] = (
+            a * log_rest[tiny] + b * log_p[tiny] - np.log(a) - betaln(a, b) + _log_fraction(a, b, complement[tiny])
+        )
+    return np.asarray(log_probability)
 
 
 def _log_fraction(a: float, b: float, x: Array) -> Array:

@@ -121,7 +121,7 @@ class Grid:
     high: float = np.pi / 2
 
     @property
-    def whole(self) -> tuple[bool, bool]:
+    def covers_ends(self) -> tuple[bool, bool]:
         """Whether the grid begins at a mean of 0, and ends at 1."""
         return self.low == 0.0, self.high == np.pi / 2
 
@@ -149,7 +149,7 @@ class Grid:
         density = (a - 0.5) * np.log(self.means) + (b - 0.5) * np.log1p(-self.means)
         return np.where(np.isfinite(logs), logs, density) if np.isfinite(logs).any() else density
 
-    def at(self, position: Array) -> Array:
+    def means_at(self, position: Array) -> Array:
         """Mean rewards at places that are counted in cells from the lower end."""
         return np.asarray(np.sin(self.low + (self.high - self.low) * position / CELLS) ** 2)
 
@@ -173,7 +173,7 @@ class GridBelief(abc.ABC):
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
         """Independent draws of the mean reward."""
-        return self.grid.at(np.interp(rng.random(size) * self.cdf[-1], self.cdf, np.arange(CELLS + 1.0)))
+        return self.grid.means_at(np.interp(rng.random(size) * self.cdf[-1], self.cdf, np.arange(CELLS + 1.0)))
 
     @abc.abstractmethod
     def and_batch(self, size: int, released: Any) -> "GridBelief":
@@ -219,7 +219,8 @@ class Belief(GridBelief):
         belief.log_weights = logs - logs.max()
         # A new sum may contradict the old ones. Then the mass moves to the ends of the grid, or beyond them.
         inside = [
-            belief.log_weights[end] < -_NOTHING or whole for end, whole in zip((0, -1), self.grid.whole, strict=True)
+            belief.log_weights[end] < -_NOTHING or covers_end
+            for end, covers_end in zip((0, -1), self.grid.covers_ends, strict=True)
         ]
         return belief.narrowed() if all(inside) else Belief(self.prior, self.mechanism, belief.batches).narrowed()
 
@@ -261,12 +262,12 @@ def best_probabilities(weights: Array) -> Array:
     below = np.cumsum(weights, axis=-1)
     below -= weights / 2
     arms = weights.shape[-2]
-    before, after = np.ones_like(weights), np.ones_like(weights)
+    below_others, above_others = np.ones_like(weights), np.ones_like(weights)
     for k in range(1, arms):
-        before[..., k, :] = before[..., k - 1, :] * below[..., k - 1, :]
-        after[..., arms - 1 - k, :] = after[..., arms - k, :] * below[..., arms - k, :]
-    best = np.einsum("...kg,...kg,...kg->...k", weights, before, after)
-    return np.asarray(best / best.sum(axis=-1, keepdims=True))
+        below_others[..., k, :] = below_others[..., k - 1, :] * below[..., k - 1, :]
+        above_others[..., arms - 1 - k, :] = above_others[..., arms - k, :] * below[..., arms - k, :]
+    probabilities = np.einsum("...kg,...kg,...kg->...k", weights, below_others, above_others)
+    return np.asarray(probabilities / probabilities.sum(axis=-1, keepdims=True))
 
 
 def expected_losses(beliefs: Sequence[GridBelief]) -> tuple[Array, Array]:
@@ -280,9 +281,9 @@ def expected_losses(beliefs: Sequence[GridBelief]) -> tuple[Array, Array]:
     # All posteriors on the ends of all cells: between two of them every distribution function is a straight line.
     angles = np.unique(np.concatenate([belief.grid.angles for belief in beliefs]))
     below = np.stack([np.interp(angles, belief.grid.angles, belief.cdf / belief.cdf[-1]) for belief in beliefs])
-    best = best_probabilities(np.maximum(np.diff(below, axis=1), 0.0))
+    probabilities = best_probabilities(np.maximum(np.diff(below, axis=1), 0.0))
     all_below = np.prod(below, axis=0)
     middles = np.sin((angles[1:] + angles[:-1]) / 2) ** 2
-    largest = float(np.diff(all_below) @ middles)
+    mean_of_best = float(np.diff(all_below) @ middles)
     # The means are taken on the same grid, so that a lonely arm loses exactly nothing.
-    return best, np.maximum(largest - np.diff(below, axis=1) @ middles, 0.0)
+    return probabilities, np.maximum(mean_of_best - np.diff(below, axis=1) @ middles, 0.0)

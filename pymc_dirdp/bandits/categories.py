@@ -190,9 +190,9 @@ def _start(noisy: Array, size: int) -> Integers:
     counts = np.clip(noisy, 0, size).astype(np.int64)
     excess = sum(counts.tolist()) - size
     for cell in np.argsort(-counts):
-        taken = min(excess, int(counts[cell]))
-        counts[cell] -= taken
-        excess -= taken
+        moved_count = min(excess, int(counts[cell]))
+        counts[cell] -= moved_count
+        excess -= moved_count
     return counts
 
 
@@ -217,11 +217,11 @@ def _move_in_batch(
     rng: np.random.Generator, noisy: Array, scale: float, prior: Array, counts: Integers, sums: Integers, step: int
 ) -> None:
     to, source = _pair(rng, len(sums))
-    gained, lost = counts[to] + step, counts[source] - step
-    if lost < 0:
+    gain_count, loss_count = counts[to] + step, counts[source] - step
+    if loss_count < 0:
         return
-    nearer = abs(noisy[to] - counts[to]) - abs(noisy[to] - gained)
-    nearer += abs(noisy[source] - counts[source]) - abs(noisy[source] - lost)
+    nearer = abs(noisy[to] - counts[to]) - abs(noisy[to] - gain_count)
+    nearer += abs(noisy[source] - counts[source]) - abs(noisy[source] - loss_count)
     log_ratio = (
         nearer / scale
         + _log_ratio(prior[to] + sums[to], step)
@@ -230,7 +230,7 @@ def _move_in_batch(
         - _log_ratio(counts[source] + 1.0, -step)
     )
     if _accepted(rng, log_ratio):
-        counts[to], counts[source] = gained, lost
+        counts[to], counts[source] = gain_count, loss_count
         sums[to] += step
         sums[source] -= step
 
@@ -250,11 +250,11 @@ def _move_share(
     reassigned = np.empty(len(counts), dtype=np.int64)
     nearer, total = 0.0, 0
     for batch in range(len(counts)):
-        gained, lost = counts[batch, to], counts[batch, source]
-        reassigned[batch] = rng.binomial(lost, follows)
+        gain_count, loss_count = counts[batch, to], counts[batch, source]
+        reassigned[batch] = rng.binomial(loss_count, follows)
         total += reassigned[batch]
-        nearer += abs(noisy[batch, to] - gained) - abs(noisy[batch, to] - gained - reassigned[batch])
-        nearer += abs(noisy[batch, source] - lost) - abs(noisy[batch, source] - lost + reassigned[batch])
+        nearer += abs(noisy[batch, to] - gain_count) - abs(noisy[batch, to] - gain_count - reassigned[batch])
+        nearer += abs(noisy[batch, source] - loss_count) - abs(noisy[batch, source] - loss_count + reassigned[batch])
     log_prior = prior[to] * math.log(larger / share) - prior[source] * math.log((1 + more) / (1 + odds))
     if _accepted(rng, nearer / scale + log_prior):
         for batch in range(len(counts)):

@@ -73,8 +73,8 @@ class Design:
         """The rules that keep a guarantee for a whole run of any length; `worths` are those of `utilities`."""
         kind = KINDS[one_of(KINDS, mechanism=BatchNoise.name if mechanism is None else mechanism)]
         chosen = kind.for_guarantee(guarantee, rewards=integer(1, contribution=rewards), worths=worths)
-        first = chosen.first_batch if first_batch is None else first_batch
-        return cls(mechanism=chosen, prior=prior, first_batch=first, growth=growth)
+        first_size = chosen.first_batch if first_batch is None else first_batch
+        return cls(mechanism=chosen, prior=prior, first_batch=first_size, growth=growth)
 
     @property
     def privacy(self) -> PrivacyCurves:
@@ -134,22 +134,22 @@ class Design:
         kind = KINDS[facts["mechanism"]]
         names = [field.name for field in fields(kind)]
         mechanism = value_of(kind, {name: facts[name] for name in names})
-        others = {name: fact for name, fact in facts.items() if name not in names}
-        return cls(mechanism=mechanism, **fields_of(cls, others, without=("mechanism",)))
+        rules = {name: fact for name, fact in facts.items() if name not in names}
+        return cls(mechanism=mechanism, **fields_of(cls, rules, without=("mechanism",)))
 
 
 def checked_prior(prior: object, cells: int = 2, *, surest: float = 1e12) -> tuple[float, ...]:
     """The parameters of a Beta or Dirichlet prior."""
-    given: Any = prior
+    value: Any = prior
     try:
-        numbers = tuple(given)
+        numbers = tuple(value)
     except TypeError:
         numbers = ()
     if len(numbers) != cells:
-        wanted = "a pair of positive numbers, those of a Beta distribution"
+        expectation = "a pair of positive numbers, those of a Beta distribution"
         if cells > 2:
-            wanted = f"{cells} positive numbers, those of a Dirichlet distribution of the categories"
-        raise ArgumentError(f"Expected prior to be {wanted}.")
+            expectation = f"{cells} positive numbers, those of a Dirichlet distribution of the categories"
+        raise ArgumentError(f"Expected prior to be {expectation}.")
     parameters = tuple(positive(prior=one) for one in numbers)
     # A prior that is surer has a width that doubles near 1 do not resolve.
     if max(parameters) > surest:
@@ -247,8 +247,8 @@ class EveryRound:
         failures, successes = counts
         secret = np.array([successes, failures], dtype=object)
         steps = self.mechanism.default_steps(failures + successes)
-        drawn = exact_dirichlet(self.mechanism.alpha, self.mechanism.r, secret, steps=steps, draws=1, bits=bits)
-        return float(drawn[0, 0])
+        shares = exact_dirichlet(self.mechanism.alpha, self.mechanism.r, secret, steps=steps, draws=1, bits=bits)
+        return float(shares[0, 0])
 
     def to_dict(self) -> dict[str, Any]:
         """Nothing: the rewards of all rounds are still to be drawn from, so a copy of a file would draw twice."""

@@ -58,13 +58,17 @@ def decision_tree(
     import xarray as xr
 
     shares = np.stack([belief.draw(draws, rng) for belief in beliefs], axis=-1)
-    best, losses = expected_losses(beliefs)
+    best_shares, losses = expected_losses(beliefs)
     coords = {"arm": list(arms)}
     posterior = xr.Dataset(
         {"mean_reward": (("chain", "draw", "arm"), worth.back(shares)[None])},
         coords | {"chain": [0], "draw": np.arange(draws)},
     )
-    decision = {"mean": [worth.back(belief.mean) for belief in beliefs], "best": best, "loss": worth.span * losses}
+    decision = {
+        "mean": [worth.back(belief.mean) for belief in beliefs],
+        "best": best_shares,
+        "loss": worth.span * losses,
+    }
     return xr.DataTree.from_dict(
         {
             "/posterior": posterior,
@@ -125,7 +129,7 @@ class BatchRun:
         while len(self._ahead) < size:
             # Arms are drawn so many at a time; they are thrown away when a batch is released.
             theta = np.stack([self._belief(place).draw(max(512, size), self._rng) for place in self._chosen])
-            self._ahead += [self._chosen[best] for best in theta.argmax(axis=0).tolist()]
+            self._ahead += [self._chosen[arm] for arm in theta.argmax(axis=0).tolist()]
         return [self._ahead.pop() for _ in range(size)]
 
     def add(self, rewards: Iterable[tuple[int, Fraction, str | None]]) -> None:
@@ -134,16 +138,16 @@ class BatchRun:
         They are counted in a copy of the state, which takes its place once what it releases is in the file. A reward of
         a person who gave enough of them is left out.
         """
-        before, finished = self.state, list[tuple[int, int, int, Output]]()
-        people = ChainMap({}, before.people)  # What is written to it goes to the first.
-        after = State(list(before.released), list(before.open), people)
+        previous_state, finished = self.state, list[tuple[int, int, int, Output]]()
+        people = ChainMap({}, previous_state.people)  # What is written to it goes to the first.
+        after = State(list(previous_state.released), list(previous_state.open), people)
         for arm, reward, fingerprint in rewards:
             finished += self._closed(after, arm)
             if fingerprint is not None:
-                used = people.get(fingerprint, 0)
-                if used >= self.design.mechanism.rewards:
+                n_used = people.get(fingerprint, 0)
+                if n_used >= self.design.mechanism.rewards:
                     continue
-                people[fingerprint] = used + 1
+                people[fingerprint] = n_used + 1
             after.open[arm] = after.open[arm].plus(self.design.mechanism.cell(reward, self._bits))
             finished += self._closed(after, arm)
         beliefs = dict(self._beliefs)
@@ -153,8 +157,8 @@ class BatchRun:
         # All that can fail comes before this line.
         if self.file is not None and finished:
             self.file.release(after, finished)
-        before.people.update(people.maps[0])
-        after.people = before.people
+        previous_state.people.update(people.maps[0])
+        after.people = previous_state.people
         self.state, self._beliefs = after, beliefs
         if finished:
             self._ahead.clear()
@@ -207,19 +211,19 @@ class RoundRun:
 
     def choose(self, size: int) -> list[int]:
         """The arms of the next visitors; each is a round with a draw of every arm."""
-        left = self.design.horizon - len(self._draws)
-        if size > left:
+        n_left = self.design.horizon - len(self._draws)
+        if size > n_left:
             raise ArgumentError(
-                f"The guarantee is for {self.design.horizon} rounds, of which {left} are left. Make a bandit with a "
+                f"The guarantee is for {self.design.horizon} rounds, of which {n_left} are left. Make a bandit with a "
                 "longer horizon before it begins, or use batches, which keep their guarantee for a run of any length."
             )
         return [self._round() for _ in range(size)]
 
     def _round(self) -> int:
-        drawn = tuple(self.design.draw(one.counts, self._bits) for one in self.state.open)
-        self._draws.append(drawn)
-        largest = [arm for arm, one in enumerate(drawn) if one == max(drawn)]
-        return largest[self._bits.uniform(len(largest))]
+        draws = tuple(self.design.draw(one.counts, self._bits) for one in self.state.open)
+        self._draws.append(draws)
+        best_arms = [arm for arm, one in enumerate(draws) if one == max(draws)]
+        return best_arms[self._bits.uniform(len(best_arms))]
 
     def add(self, rewards: Iterable[tuple[int, Fraction, str | None]]) -> None:
         """Count rewards in [0, 1] of their arms, all of them or none."""

@@ -46,9 +46,9 @@ class Worth:
             return _in_unit_interval(reward)
         if not isinstance(reward, str) or reward not in self._utilities:
             raise DataError(f"Expected every reward to be one of {', '.join(map(repr, self._utilities))}.")
-        most = max(self._utilities.values())
+        highest = max(self._utilities.values())
         least = Fraction(self._least)
-        return (Fraction(self._utilities[reward]) - least) / (Fraction(most) - least)
+        return (Fraction(self._utilities[reward]) - least) / (Fraction(highest) - least)
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -67,10 +67,10 @@ class Worth:
         return self._least + self.span * share
 
 
-def listed(arm: Any, reward: Any, person: Any) -> tuple[list[Any], list[Any], list[Any]]:
+def as_list(arm: Any, reward: Any, person: Any) -> tuple[list[Any], list[Any], list[Any]]:
     """Arms, rewards and people one by one. A label is a text or a number, so anything longer is a list of labels."""
     if isinstance(arm, str) or not hasattr(arm, "__len__"):
-        return [_plain(arm)], [reward], [_plain(person)]
+        return [_to_plain(arm)], [reward], [_to_plain(person)]
     if not hasattr(reward, "__len__"):
         raise ArgumentError("Expected as many rewards as arms.")
     people = [None] * len(arm) if person is None else person
@@ -78,10 +78,10 @@ def listed(arm: Any, reward: Any, person: Any) -> tuple[list[Any], list[Any], li
         raise ArgumentError("Expected as many rewards, and people if they are given, as arms.")
     # NumPy's labels are those of Python.
     arms, rewards, persons = (np.asarray(each, dtype=object).tolist() for each in (arm, reward, people))
-    return [_plain(one) for one in arms], rewards, [_plain(one) for one in persons]
+    return [_to_plain(one) for one in arms], rewards, [_to_plain(one) for one in persons]
 
 
-def _plain(label: Any) -> Any:
+def _to_plain(label: Any) -> Any:
     return label.item() if isinstance(label, np.generic) else label
 
 

@@ -66,8 +66,8 @@ def divergence(x: Array, y: Array | float, epsilon: float) -> Array:
     Without limit of privacy it is the Kullback-Leibler divergence of two Bernoulli distributions.
     """
     least = y * np.exp(-epsilon) / (1 - y + y * np.exp(-epsilon))
-    own = _kl(x, y)
-    return np.where(x >= least, own, -epsilon * x - np.log1p(y * np.expm1(-epsilon))) if np.isfinite(epsilon) else own
+    loss = _kl(x, y)
+    return np.where(x >= least, loss, -epsilon * x - np.log1p(y * np.expm1(-epsilon))) if np.isfinite(epsilon) else loss
 
 
 def _kl(x: Array, y: Array | float) -> Array:
@@ -287,13 +287,13 @@ class BatchSimulation:
         regret = np.zeros((n_runs, len(checkpoints)))
         with Bar(n_runs * horizon, "rounds", shown=progressbar) as bar:
             while runs.active.size:
-                rounds, lost = runs.rounds.copy(), runs.pulls @ gaps
+                rounds, lost_reward = runs.rounds.copy(), runs.pulls @ gaps
                 runs.step(horizon)
                 after, total = runs.rounds, runs.pulls @ gaps
                 # Inside a batch the order of pulls is exchangeable, so regret is a straight line on average.
                 share = (checkpoints - rounds[:, None]) / np.maximum(after - rounds, 1)[:, None]
                 inside = (share > 0) & (share <= 1)
-                line = lost[:, None] + share * (total - lost)[:, None]
+                line = lost_reward[:, None] + share * (total - lost_reward)[:, None]
                 regret[inside] = line[inside]
                 bar.advance(int((after - rounds).sum()))
         return regret, runs.pulls
@@ -335,8 +335,8 @@ class _Runs:
         for i in np.flatnonzero(~full):
             # The horizon comes before: all pulls but the last one are in any order.
             pulled[i, first[i]] -= 1
-            left = horizon - self.rounds[runs[i]]
-            pulled[i] = _some_of(pulled[i], int(left), self.rng)
+            n_left = horizon - self.rounds[runs[i]]
+            pulled[i] = _subsample(pulled[i], int(n_left), self.rng)
         self.pulls[runs] += pulled
         self.rounds[runs] += pulled.sum(axis=1)
         for run, arm in zip(runs[full], first[full], strict=True):
@@ -377,24 +377,24 @@ class _Runs:
         return weights / weights.sum()
 
 
-def _some_of(pulls: Integers, number: int, rng: np.random.Generator, *, most: int = 10**9) -> Integers:
+def _subsample(pulls: Integers, number: int, rng: np.random.Generator, *, max_count: int = 10**9) -> Integers:
     """How many of each arm are among the first `number` of some pulls in random order.
 
-    NumPy draws hypergeometric numbers from fewer pulls than `most`.
+    NumPy draws hypergeometric numbers from fewer pulls than `max_count`.
     """
-    taken = np.zeros_like(pulls)
-    while pulls.sum() >= most:
+    subsample = np.zeros_like(pulls)
+    while pulls.sum() >= max_count:
         # Each pull is in the earlier half of the time or the later, like the toss of a coin.
         early = rng.binomial(pulls, 0.5)
         if early.sum() >= number:
             pulls = early
         else:
-            taken, pulls, number = taken + early, pulls - early, number - int(early.sum())
-    left = int(pulls.sum())
+            subsample, pulls, number = subsample + early, pulls - early, number - int(early.sum())
+    n_left = int(pulls.sum())
     for arm, count in enumerate(pulls.tolist()):
         # One arm after the other, because the joint distribution of NumPy takes time for each pull.
-        left -= count
-        of_arm = rng.hypergeometric(count, left, number) if number and count else 0
-        taken[arm] += of_arm
-        number -= int(of_arm)
-    return taken
+        n_left -= count
+        drawn_count = rng.hypergeometric(count, n_left, number) if number and count else 0
+        subsample[arm] += drawn_count
+        number -= int(drawn_count)
+    return subsample

@@ -214,8 +214,8 @@ class StateFile:
         try:
             settings = Settings.from_json(text)
         except PARSE_ERRORS as error:
-            said = str(error) if isinstance(error, DirdpError) else type(error).__name__
-            raise ReleaseError(f"{self.path} is damaged: its settings cannot be read ({said}).") from None
+            reason = str(error) if isinstance(error, DirdpError) else type(error).__name__
+            raise ReleaseError(f"{self.path} is damaged: its settings cannot be read ({reason}).") from None
         try:
             return settings, self._read_state(connection, settings)
         except PARSE_ERRORS as error:
@@ -226,26 +226,26 @@ class StateFile:
         design, arms = settings.design, len(settings.arms)
         released: list[list[tuple[int, Output]]] = [[] for _ in range(arms)]
         for arm, batch, size, text in connection.execute("SELECT * FROM released ORDER BY arm, batch"):
-            before = released[_whole(arm, 0, arms - 1)]
-            if batch != len(before):
+            arm_batches = released[_bounded_integer(arm, 0, arms - 1)]
+            if batch != len(arm_batches):
                 raise ValueError("A batch is missing.")
-            before.append((size, _numbers_of(text)))
+            arm_batches.append((size, _numbers_of(text)))
         for batches in released:
             design.refuse_others(batches)
         cells = len(design.mechanism.worths)
         state = State.empty(arms, cells)
         state.released = released
         for arm, batch, text in connection.execute("SELECT * FROM open"):
-            before = released[_whole(arm, 0, arms - 1)]
+            arm_batches = released[_bounded_integer(arm, 0, arms - 1)]
             # What was saved before a batch was released is a part of it, and must not enter the next one.
-            if _whole(batch, 0, len(before)) == len(before):
-                due = design.next_size(sum(done for done, _ in before))
-                counts = tuple(_whole(int(one), 0, due) for one in text.split(" "))
-                if len(counts) != cells or sum(counts) > due:
+            if _bounded_integer(batch, 0, len(arm_batches)) == len(arm_batches):
+                next_size = design.next_size(sum(batch_size for batch_size, _ in arm_batches))
+                counts = tuple(_bounded_integer(int(one), 0, next_size) for one in text.split(" "))
+                if len(counts) != cells or sum(counts) > next_size:
                     raise ValueError("There are more rewards than pulls.")
                 state.open[arm] = OpenBatch(counts)
         for person, rewards in connection.execute("SELECT person, rewards FROM people"):
-            state.people[person] = _whole(rewards, 1, settings.rewards)
+            state.people[person] = _bounded_integer(rewards, 1, settings.rewards)
         if state.people and settings.unit == REWARD:
             raise ValueError("Single rewards have no people.")
         return state
@@ -291,8 +291,8 @@ class StateFile:
         )
 
 
-def _whole(value: object, least: int, most: int) -> int:
+def _bounded_integer(value: object, low: int, high: int) -> int:
     """An integer of a file between two bounds; SQLite keeps any kind of value in any column."""
-    if type(value) is not int or not least <= value <= most:
+    if type(value) is not int or not low <= value <= high:
         raise ValueError("A number is none, or out of its bounds.")
     return value

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.bandits.design import Design, EveryRound
 from pymc_dirdp.bandits.runs import BatchRun
-from pymc_dirdp.bandits.settings import Settings, Worth, checked_labels, checked_utilities, listed, rules_of, unit_of
+from pymc_dirdp.bandits.settings import Settings, Worth, as_list, checked_labels, checked_utilities, rules_of, unit_of
 from pymc_dirdp.bandits.store import State, StateFile
 from pymc_dirdp.bandits.view import BanditView, Transcript
 from pymc_dirdp.checks import integer
@@ -195,10 +195,10 @@ class ThompsonSampler(BanditView):
                     f"Expected theta to be one number for each of {len(self.arms)} arms. Leave size= out."
                 )
             return self.arms[int(values.argmax())]
-        wanted = 1 if size is None else integer(1, size=size)
+        n_arms = 1 if size is None else integer(1, size=size)
         with self._lock:
             self._refuse_copies()
-            chosen = [self._settings.arms[place] for place in self._run.choose(wanted)]
+            chosen = [self._settings.arms[place] for place in self._run.choose(n_arms)]
         return chosen[0] if size is None else chosen
 
     @user_facing
@@ -229,7 +229,7 @@ class ThompsonSampler(BanditView):
         """
         with self._lock:
             self._refuse_copies()
-            arms, rewards, people = listed(arm, reward, person)
+            arms, rewards, people = as_list(arm, reward, person)
             # Everything is checked before anything is counted.
             places = [self._place(label) for label in arms]
             values = [self._worth.checked(value) for value in rewards]

@@ -312,9 +312,9 @@ class Transcript(BanditView, Text):
     @classmethod
     @override
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        own = {name: facts[name] for name in ("guarantee", "unit", "arms", "retired", "utilities", "seeded")}
+        fields = {name: facts[name] for name in ("guarantee", "unit", "arms", "retired", "utilities", "seeded")}
         design = Design.from_dict(facts["design"])
-        settings = Settings(design=design, **fields_of(Settings, own, without=("design", "key")))
+        settings = Settings(design=design, **fields_of(Settings, fields, without=("design", "key")))
         released = value_of(tuple[tuple[tuple[int, Output], ...], ...], facts["released"])
         if len(released) != len(settings.arms):
             raise ArgumentError("there are not as many lists of batches as arms.")

@@ -107,29 +107,29 @@ def diagnose(
     draws, chains = integer(100, draws=draws), integer(1, chains=chains)
     model = root_model(model)
     stored, rng = opened(release), generator(random_seed)
-    own, private = _distributions(stored, model)
-    distributions = {"non_private": own}
+    own_distributions, private = _distributions(stored, model)
+    distributions = {"non_private": own_distributions}
     # Noise on counts leaves no tempered posterior, so what is about its distribution is left out.
-    if tempered := len(private) == len(own):
+    if tempered := len(private) == len(own_distributions):
         distributions["private"] = tuple(private.values())
-    drawn = {
+    draws_by_table = {
         name: {distribution.table.name: distribution.sample(chains, draws, rng) for distribution in several}
         for name, several in distributions.items()
     }
-    seen = observations([distribution.table for distribution in own], model)
+    observed = observations([distribution.table for distribution in own_distributions], model)
     groups: dict[str, xr.Dataset] = {}
     for name, several in distributions.items():
-        of_one = posterior_groups(several, drawn[name], seen, model, rng)
-        groups |= {f"/{name}/{group}": dataset for group, dataset in of_one.items()}
-    shown = view(stored)
-    groups["/release"] = shown["posterior"].to_dataset()
+        table_groups = posterior_groups(several, draws_by_table[name], observed, model, rng)
+        groups |= {f"/{name}/{group}": dataset for group, dataset in table_groups.items()}
+    release_view = view(stored)
+    groups["/release"] = release_view["posterior"].to_dataset()
     if not tempered:
         groups["/private/posterior"] = _posterior_given(release, chains * draws, rng)
     # The only category of a table has the probability 1, in every distribution.
-    varying = tuple(distribution for distribution in own if distribution.table.n_categories > 1)
+    varying = tuple(distribution for distribution in own_distributions if distribution.table.n_categories > 1)
     groups |= errors_of(release, varying, private, rng)
     # What the group `guarantee` repeats of a release.
-    public = shown["privacy"].attrs
+    public = release_view["privacy"].attrs
     groups["/guarantee"] = xr.Dataset(
         attrs={name: public[name] for name in ("statement", "protected", "adjacency", "released_draws")}
     )
@@ -143,27 +143,27 @@ def _distributions(stored: Opened, model: pm.Model) -> tuple[tuple[Distribution,
     """
     own_tables = tables_as_planned(stored.plan, model)
     _refuse_several_tables(own_tables)
-    own, private = [], {}
+    distributions, private = [], {}
     for table in own_tables:
         distribution, mechanism = own_distribution(table, model), stored.tables[table.name].mechanism
         # It checks that the counts keep the guarantee of `min_count`.
         mechanism.check(distribution.counts)
-        own.append(distribution)
-        if (drawn := mechanism.tempered) is not None:
-            private[table.name] = Distribution(table, distribution.counts, drawn.alpha, drawn.r)
-    return tuple(own), private
+        distributions.append(distribution)
+        if (tempered := mechanism.tempered) is not None:
+            private[table.name] = Distribution(table, distribution.counts, tempered.alpha, tempered.r)
+    return tuple(distributions), private
 
 
 def _posterior_given(release: Published, draws: int, rng: np.random.Generator) -> xr.Dataset:
     """Draws given what was published, as anybody may draw them, table by table; none without a size to plan for."""
     try:
         numbers = planned_numbers(release)
-        found = analyse(
+        analysis = analyse(
             release, draws, chains=1, same_records=False, n_prior=numbers, random_seed=rng, progressbar=False
         )
     except ArgumentError:
         return xr.Dataset()
-    return found["posterior"].to_dataset()
+    return analysis["posterior"].to_dataset()
 
 
 def _refuse_several_tables(tables: tuple[Table, ...]) -> None:

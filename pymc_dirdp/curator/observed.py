@@ -30,7 +30,7 @@ class Observed:
 
     def log_likelihood(self, p: Array) -> Array:
         """The log-likelihood of each observation: `(chains, draws, *table.shape)` gives `(chains, draws, *batch)`."""
-        p = self._seen(p)
+        p = self._observed_shares(p)
         log_p = np.log(p).reshape(*p.shape[:2], -1, p.shape[-1])
         if self.records is None:
             cells = log_p.reshape(*p.shape[:2], -1)
@@ -43,7 +43,7 @@ class Observed:
 
     def total_log_likelihood(self, p: Array) -> Array:
         """The sum over all observations, shape `(chains, draws)`, in memory that does not grow with their number."""
-        p = self._seen(p)
+        p = self._observed_shares(p)
         counts = np.zeros((int(np.prod(p.shape[2:-1])), p.shape[-1]))
         if self.records is None:
             np.add.at(counts, (self.row.ravel(), self.values.ravel()), 1)
@@ -54,7 +54,7 @@ class Observed:
 
     def replicate(self, p: Array, rng: np.random.Generator) -> Codes:
         """Data like the observed ones for each draw: `(chains, draws, *values.shape)`."""
-        p = self._seen(p)
+        p = self._observed_shares(p)
         rows = p.reshape(*p.shape[:2], -1, p.shape[-1])
         rows = rows / rows.sum(axis=-1, keepdims=True)
         if self.records is None:
@@ -70,7 +70,7 @@ class Observed:
             return rng.multinomial(trials, rows[:, :, self.row])
         return rng.binomial(trials, rows[:, :, self.row, 0])
 
-    def _seen(self, p: Array) -> Array:
+    def _observed_shares(self, p: Array) -> Array:
         """The shares that the observed variable sees: `(chains, draws, *rows, k)`."""
         view = self.variable.likelihood.view
         return p if view is None else p.reshape(*p.shape[:2], -1)[..., view.cells]

@@ -24,83 +24,83 @@ from pymc_dirdp.signatures import user_facing
 
 def posterior_groups(
     distributions: tuple[Distribution, ...],
-    drawn: dict[str, Array],
+    draws_by_name: dict[str, Array],
     observations: dict[str, tuple[Observed, ...]],
     model: pm.Model,
     rng: np.random.Generator,
 ) -> dict[str, xr.Dataset]:
     """The groups of one posterior, by name.
 
-    By name of a table, `drawn` has its draws, shape `(chains, draws, *table.shape)`, and `observations` has what feeds
-    it. Deterministics that depend on tables come along.
+    By name of a table, `draws_by_name` has its draws, shape `(chains, draws, *table.shape)`, and `observations` has
+    what feeds it. Deterministics that depend on tables come along.
 
     The density of the posterior is the exponential of the sum of `log_prior` and `log_likelihood`, as sensitivities and
     importance weights need it: under the private distribution the likelihood is raised to the power `r`. It is a
     density in the coordinates of samplers, see :meth:`Distribution.log_prior`.
     """
-    chains, draws = next(iter(drawn.values())).shape[:2]
+    chains, draws = next(iter(draws_by_name.values())).shape[:2]
     lead = sample_axes(chains, draws)
     groups: dict[str, LabelledArrays] = {"posterior": {}, "prior": {}, "log_prior": {}}
     for distribution in distributions:
         table, name = distribution.table, distribution.table.name
         axes = share_labels(table)
         prior = distribution.sample_prior(chains, draws, rng)
-        groups["posterior"][name] = variable(table, drawn[name]), (*lead, *axes)
+        groups["posterior"][name] = variable(table, draws_by_name[name]), (*lead, *axes)
         groups["prior"][name] = variable(table, prior), (*lead, *axes)
         rows = axes if table.family == "beta" else axes[:-1]
-        groups["log_prior"][name] = distribution.log_prior(drawn[name]), (*lead, *rows)
+        groups["log_prior"][name] = distribution.log_prior(draws_by_name[name]), (*lead, *rows)
     names = deterministics_of(model, tuple(distribution.table for distribution in distributions))
     for group in ("posterior", "prior") if names else ():
         groups[group] |= _formulas(model, names, groups[group])
-    seen = _observed_groups(distributions, drawn, observations, rng)
-    return {name: dataset_of(arrays) for name, arrays in groups.items()} | seen
+    observed = _observed_groups(distributions, draws_by_name, observations, rng)
+    return {name: dataset_of(arrays) for name, arrays in groups.items()} | observed
 
 
 def _observed_groups(
     distributions: tuple[Distribution, ...],
-    drawn: dict[str, Array],
+    draws_by_name: dict[str, Array],
     observations: dict[str, tuple[Observed, ...]],
     rng: np.random.Generator,
     *,
-    most_values: int = 2**24,
+    max_values: int = 2**24,
 ) -> dict[str, xr.Dataset]:
     """The groups of what was observed.
 
-    The log-likelihood of single observations may take 128 MB, which `most_values` do, and so may replicated data.
+    The log-likelihood of single observations may take 128 MB, which `max_values` do, and so may replicated data.
     """
-    chains, draws = next(iter(drawn.values())).shape[:2]
+    chains, draws = next(iter(draws_by_name.values())).shape[:2]
     lead = sample_axes(chains, draws)
     triples = [
-        (distribution.power, drawn[distribution.table.name], seen)
+        (distribution.power, draws_by_name[distribution.table.name], observed)
         for distribution in distributions
-        for seen in observations[distribution.table.name]
+        for observed in observations[distribution.table.name]
     ]
-    summed = chains * draws * sum(seen.values.size for _, _, seen in triples) > most_values
+    too_large = chains * draws * sum(observed.values.size for _, _, observed in triples) > max_values
     groups: dict[str, LabelledArrays] = {"observed_data": {}, "log_likelihood": {}}
-    groups |= {} if summed else {"posterior_predictive": {}}
-    for power, p, seen in triples:
-        groups["observed_data"][seen.variable.name] = seen.values, seen.axes
-        if summed:
-            groups["log_likelihood"][seen.variable.name] = power * seen.total_log_likelihood(p), lead
+    groups |= {} if too_large else {"posterior_predictive": {}}
+    for power, p, observed in triples:
+        groups["observed_data"][observed.variable.name] = observed.values, observed.axes
+        if too_large:
+            groups["log_likelihood"][observed.variable.name] = power * observed.total_log_likelihood(p), lead
         else:
-            axes = (*lead, *seen.axes[: seen.row.ndim])
-            groups["log_likelihood"][seen.variable.name] = power * seen.log_likelihood(p), axes
-            groups["posterior_predictive"][seen.variable.name] = seen.replicate(p, rng), (*lead, *seen.axes)
+            axes = (*lead, *observed.axes[: observed.row.ndim])
+            groups["log_likelihood"][observed.variable.name] = power * observed.log_likelihood(p), axes
+            groups["posterior_predictive"][observed.variable.name] = observed.replicate(p, rng), (*lead, *observed.axes)
     datasets = {name: dataset_of(arrays) for name, arrays in groups.items()}
-    datasets["log_likelihood"].attrs = {f"power_{seen.variable.name}": power for power, _, seen in triples}
-    if summed:
+    datasets["log_likelihood"].attrs = {f"power_{observed.variable.name}": power for power, _, observed in triples}
+    if too_large:
         reason = "over all observations, because there are too many to hold one by one"
         datasets["log_likelihood"].attrs["summed"] = reason
     return datasets
 
 
-def _formulas(model: pm.Model, names: tuple[str, ...], drawn: LabelledArrays) -> LabelledArrays:
+def _formulas(model: pm.Model, names: tuple[str, ...], labelled_draws: LabelledArrays) -> LabelledArrays:
     """The values of these Deterministics at all draws of the tables: shape `(chains, draws, ...)`."""
-    inputs = [model[name] for name in drawn if name in model.named_vars]
+    inputs = [model[name] for name in labelled_draws if name in model.named_vars]
     observed = {variable: model.rvs_to_values[variable] for variable in model.observed_RVs}
     # The function runs in Python, because it runs once for each draw and a compiler would take seconds.
     function = compiled_plainly(inputs, graph_replace([model[name] for name in names], observed, strict=False))
-    draws = [drawn[str(variable.name)][0] for variable in inputs]
+    draws = [labelled_draws[str(variable.name)][0] for variable in inputs]
     flat = [values.reshape(-1, *values.shape[2:]) for values in draws]
     rows = [function(*of_draw) for of_draw in zip(*flat, strict=True)]
     columns = [np.stack(column) for column in zip(*rows, strict=True)]
@@ -177,18 +177,18 @@ def exact_posterior(
     """
     draws = integer(1, draws=draws)
     model = root_model(model)
-    found = tables(model)
+    found_tables = tables(model)
     rng = generator(random_seed)
-    distributions = tuple(own_distribution(table, model) for table in found)
-    drawn = {distribution.table.name: distribution.sample(1, draws, rng) for distribution in distributions}
-    return marked(posterior_groups(distributions, drawn, observations(found, model), model, rng))
+    distributions = tuple(own_distribution(table, model) for table in found_tables)
+    draws_by_table = {distribution.table.name: distribution.sample(1, draws, rng) for distribution in distributions}
+    return marked(posterior_groups(distributions, draws_by_table, observations(found_tables, model), model, rng))
 
 
-def deterministics_of(model: pm.Model, found: tuple[Table, ...]) -> tuple[str, ...]:
+def deterministics_of(model: pm.Model, found_tables: tuple[Table, ...]) -> tuple[str, ...]:
     """The names of the Deterministics that depend on tables and come along, in the model's order."""
-    drawn = {model[table.name] for table in found if table.name in model.named_vars}
+    variables = {model[table.name] for table in found_tables if table.name in model.named_vars}
     return tuple(
         str(formula.name)
         for formula in model.deterministics
-        if drawn & set(ancestors([formula], blockers=model.observed_RVs))
+        if variables & set(ancestors([formula], blockers=model.observed_RVs))
     )

@@ -104,15 +104,18 @@ def kl_of_estimates(distribution: Distribution, estimates: Array) -> Array:
 
     The expectation is over the model's own posterior, so it can be compared with what was expected without the data.
     """
-    of_rows = kl_of_estimate(distribution.counts + distribution.table.prior, estimates)
-    return np.asarray(of_rows.mean(axis=tuple(range(1 - distribution.counts.ndim, 0))))
+    row_kl = kl_of_estimate(distribution.counts + distribution.table.prior, estimates)
+    return np.asarray(row_kl.mean(axis=tuple(range(1 - distribution.counts.ndim, 0))))
 
 
 # The errors of a release, each with its reference: what else could have come of these data, or of others.
 
 
 def errors_of(
-    release: Published, own: tuple[Distribution, ...], private: Mapping[str, Distribution], rng: np.random.Generator
+    release: Published,
+    posterior: tuple[Distribution, ...],
+    private: Mapping[str, Distribution],
+    rng: np.random.Generator,
 ) -> dict[str, xr.Dataset]:
     """The errors of all tables, in nats with their ranks, and those of every cell by table.
 
@@ -122,60 +125,60 @@ def errors_of(
     private posterior given these data. `kl_posterior` is the divergence of the private posterior from the user's own,
     summed over rows, among data sets of the same row sizes that the model's prior produces.
     """
-    stored, estimates = opened(release), _estimates_of(release, own)
-    all_tempered = all(distribution.table.name in private for distribution in own)
+    stored, estimates = opened(release), _estimates_of(release, posterior)
+    all_tempered = all(distribution.table.name in private for distribution in posterior)
     groups, rows = {}, []
-    for distribution in own:
+    for distribution in posterior:
         name, counts = distribution.table.name, distribution.counts
-        seen, expected, tempered = stored.tables[name], stored.errors[name], private.get(name)
+        table, expected, tempered = stored.tables[name], stored.errors[name], private.get(name)
         fresh = fresh_estimates(
             distribution,
-            seen.mechanism,
+            table.mechanism,
             public=stored.plan.reading.sizes_are_public,
             totals=seen.totals,
             draws=seen.mechanism.output_kind.releases_for(stored.plan.released_draws),
             rng=rng,
         )
-        released = simplex(distribution.table, seen.draws)
-        others = kl_of_estimates(distribution, fresh)
+        released = simplex(distribution.table, table.draws)
+        replicated = kl_of_estimates(distribution, fresh)
         error = kl_of_estimates(distribution, estimates[name])
         row = {
-            **_ranked("kl_estimate", error, others, expected.estimate_kl),
-            "kl_estimate_mean": others.mean() if len(others) else np.nan,
+            **_ranked("kl_estimate", error, replicated, expected.estimate_kl),
+            "kl_estimate_mean": replicated.mean() if len(replicated) else np.nan,
         }
         if tempered is not None and all_tempered:
-            error, others = kl_of_draws(counts, released), kl_of_draws(counts, tempered.sample(1, 500, rng)[0])
-            row |= _ranked("kl_release", error, others, expected.expected_kl_estimate)
+            error, replicated = kl_of_draws(counts, released), kl_of_draws(counts, tempered.sample(1, 500, rng)[0])
+            row |= _ranked("kl_release", error, replicated, expected.expected_kl_estimate)
             row["kl_release_mean"] = by_size(counts, expected_kl(frequencies(counts), tempered.concentration))
-            error, others = _kl_of_posteriors(distribution, tempered, rng)
-            row |= _ranked("kl_posterior", error, others, expected.expected_kl_posterior)
+            error, replicated = _kl_of_posteriors(distribution, tempered, rng)
+            row |= _ranked("kl_posterior", error, replicated, expected.expected_kl_posterior)
         groups[f"/cells/{name}"] = _cell_errors(distribution, tempered, released[0], estimates[name], fresh)
         rows.append(row)
-    names = [distribution.table.name for distribution in own]
+    names = [distribution.table.name for distribution in posterior]
     columns = {what: np.array([row[what] for row in rows]) for what in (rows[0] if rows else ())}
     realised = {what: (("table", "draw")[: values.ndim], values) for what, values in columns.items()}
     return groups | {"/realised": xr.Dataset(realised, {"table": names, "draw": np.arange(stored.plan.released_draws)})}
 
 
-def _ranked(what: str, error: Array, others: Array, expected: float | None) -> dict[str, Any]:
+def _ranked(what: str, error: Array, replicated: Array, expected: float | None) -> dict[str, Any]:
     """A realised error, what was expected of it without the data, and the share of a reference that is smaller."""
-    known = np.isfinite(error) & bool(len(others))
-    rank = np.where(known, np.searchsorted(np.sort(others), error) / max(len(others), 1), np.nan)
+    is_defined = np.isfinite(error) & bool(len(replicated))
+    rank = np.where(is_defined, np.searchsorted(np.sort(replicated), error) / max(len(replicated), 1), np.nan)
     return {what: error, f"{what}_rank": rank, f"{what}_expected": np.nan if expected is None else expected}
 
 
 def _kl_of_posteriors(
-    own: Distribution, private: Distribution, rng: np.random.Generator, *, replicates: int = 500
+    posterior: Distribution, private: Distribution, rng: np.random.Generator, *, replicates: int = 500
 ) -> tuple[Array, Array]:
     """The divergence of the private posterior from the user's own, and that for data sets from the prior.
 
     So many data sets as `replicates` rank an error: a rank is then accurate to about 0.02.
     """
-    p = own.sample_prior(1, replicates, rng)[0]
-    possible = rng.multinomial(own.counts.sum(axis=-1).astype(np.int64), p / p.sum(axis=-1, keepdims=True))
-    error = dirichlet_kl_rows(own.concentration, private.concentration).sum()
-    others = dirichlet_kl_rows(possible + own.prior, private.power * possible + private.prior)
-    return np.asarray(error), others.reshape(replicates, -1).sum(axis=-1)
+    p = posterior.sample_prior(1, replicates, rng)[0]
+    possible = rng.multinomial(posterior.counts.sum(axis=-1).astype(np.int64), p / p.sum(axis=-1, keepdims=True))
+    error = dirichlet_kl_rows(posterior.concentration, private.concentration).sum()
+    replicated = dirichlet_kl_rows(possible + posterior.prior, private.power * possible + private.prior)
+    return np.asarray(error), replicated.reshape(replicates, -1).sum(axis=-1)
 
 
 def fresh_estimates(
@@ -209,28 +212,28 @@ def planned_numbers(release: Published) -> dict[str, int] | None:
     stored = opened(release)
     if stored.plan.reading.sizes_are_public:
         return None
-    tempered = {name: seen for name, seen in stored.tables.items() if seen.mechanism.tempered is not None}
-    return {name: 2 * n for name, seen in tempered.items() if (n := seen.part.n_records) is not None}
+    tempered = {name: table for name, table in stored.tables.items() if table.mechanism.tempered is not None}
+    return {name: 2 * n for name, table in tempered.items() if (n := table.part.n_records) is not None}
 
 
-def _estimates_of(release: Published, own: tuple[Distribution, ...]) -> dict[str, Array]:
+def _estimates_of(release: Published, posterior: tuple[Distribution, ...]) -> dict[str, Array]:
     """The estimates of :func:`pymc_dirdp.estimate`, table by table; NaN where they need more than the release says."""
-    shapes = {distribution.table.name: distribution.counts.shape for distribution in own}
+    shapes = {distribution.table.name: distribution.counts.shape for distribution in posterior}
     try:
-        found = estimate(release, same_records=False, n_prior=planned_numbers(release), progressbar=False).tables
+        tables = estimate(release, same_records=False, n_prior=planned_numbers(release), progressbar=False).tables
     except ArgumentError:
         return {name: np.full(shape, np.nan) for name, shape in shapes.items()}
-    return {name: found[name].share_means.reshape(shape) for name, shape in shapes.items()}
+    return {name: tables[name].share_means.reshape(shape) for name, shape in shapes.items()}
 
 
 def _cell_errors(
-    own: Distribution, private: Distribution | None, released: Array, estimates: Array, fresh: Array
+    posterior: Distribution, private: Distribution | None, released: Array, estimates: Array, fresh: Array
 ) -> xr.Dataset:
     """The errors of every cell of a table. `private` is None for a table that was released by noise.
 
     `bias_of_draw` is P1 equation 3 with its sign: how far the mean of a draw is from the cell's frequency.
     """
-    counts = own.counts
+    counts = posterior.counts
     share = np.where(counts.sum(axis=-1, keepdims=True) > 0, frequencies(counts), np.nan)
     columns: dict[str, ArrayLike] = {"records": counts, "share": share, "estimate": estimates}
     columns["posterior_parameter"] = own.concentration
@@ -243,5 +246,5 @@ def _cell_errors(
         columns["released"] = released
         columns["bias_of_draw"] = mean - share
         columns["error_of_draw"] = np.sqrt(mean * (1 - mean) / (total + 1) + (mean - share) ** 2)
-    labels = tuple((dim_beside(dim, DIAGNOSIS_NAMES), values) for dim, values in cell_labels(own.table))
+    labels = tuple((dim_beside(dim, DIAGNOSIS_NAMES), values) for dim, values in cell_labels(posterior.table))
     return dataset_of({name: (values, labels) for name, values in columns.items()})

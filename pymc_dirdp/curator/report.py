@@ -74,8 +74,10 @@ def _of_diagnosis(diagnosis: xr.DataTree) -> Report:
         ("draws", f"{guarantee['released_draws']}, all of them covered"),
         ("this page", "is not covered: it was computed from the data themselves"),
     )
-    sizes = {name: of_table["records"].sum(list(of_table["records"].dims)[-1]) for name, of_table in cells.items()}
-    several = [name for name, of_rows in sizes.items() if of_rows.size > 1]
+    sizes = {
+        name: table_cells["records"].sum(list(table_cells["records"].dims)[-1]) for name, table_cells in cells.items()
+    }
+    several = [name for name, row_sizes in sizes.items() if row_sizes.size > 1]
     # So many of the smallest cells of a table, and of its rows, are shown.
     smallest_cells = [entry for name in cells for entry in _smallest(name, cells[name], cells[name]["records"], 8)]
     smallest_rows = [entry for name in several for entry in _smallest(name, cells[name], sizes[name], 3)]
@@ -102,11 +104,11 @@ def _errors(realised: xr.Dataset) -> Iterator[tuple[str, str]]:
         "kl_posterior": ("KL of the posteriors", "data sets of the prior"),
     }
     for name in realised["table"].values:
-        of_table = realised.sel(table=name).isel(draw=0)
+        errors = realised.sel(table=name).isel(draw=0)
         label = f" of {name}" if realised.sizes["table"] > 1 else ""
-        for error, (called, others) in what.items():
-            if error in of_table:
-                yield f"{called}{label}", _compared(of_table, error, others)
+        for error, (error_name, others) in what.items():
+            if error in errors:
+                yield f"{error_name}{label}", _compared(errors, error, others)
 
 
 def _compared(errors: xr.Dataset, what: str, others: str) -> str:

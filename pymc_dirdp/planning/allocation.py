@@ -56,7 +56,7 @@ def allocate[M: Mechanism](
     groups: Sequence[tuple[str, ...]],
     draws: int,
     once: Collection[str] = (),
-    before: Sequence[tuple[PrivacyCurves, int]] = (),
+    earlier: Sequence[tuple[PrivacyCurves, int]] = (),
 ) -> dict[str, M]:
     """Mechanisms that keep `guarantee` together.
 
@@ -83,28 +83,28 @@ def allocate[M: Mechanism](
     Returns
     -------
     mechanisms : dict of str to Mechanism
-        The composition of `composed(mechanisms, groups, draws)` with `before` satisfies the guarantee.
+        The composition of `composed(mechanisms, groups, draws)` with `earlier` satisfies the guarantee.
 
     Raises
     ------
     UnattainableError
-        If no setting keeps the guarantee, or `before` leaves nothing of it.
+        If no setting keeps the guarantee, or `earlier` leaves nothing of it.
 
     References
     ----------
     Theory, section 7.
     """
     releases = {name: 1 if name in once else draws for name in weights}
-    if all(len(group) == 1 for group in groups) and set(releases.values()) == {1} and not before:
+    if all(len(group) == 1 for group in groups) and set(releases.values()) == {1} and not earlier:
         return {name: calibrate(name, guarantee) for name in weights}
     # One unit or so below the share: shares, added up in floating point, must not exceed the whole.
     parts = {name: share * (1 - 2**-50) / releases[name] for name, share in shares(weights, groups).items()}
     divergence = guarantee.as_divergence()
     if divergence is None:
-        left = _left_by(before, guarantee)
-        return {name: calibrate(name, guarantee.with_budget(left * part)) for name, part in parts.items()}
+        remaining = _remaining_budget(earlier, guarantee)
+        return {name: calibrate(name, guarantee.with_budget(remaining * part)) for name, part in parts.items()}
     while True:
-        mechanisms = _largest_budget(divergence, guarantee, calibrate, parts, groups, draws, before)
+        mechanisms = _largest_budget(divergence, guarantee, calibrate, parts, groups, draws, earlier)
         if mechanisms is not None:
             return mechanisms
         # At a high order the divergence is infinite before the guarantee is used up. A lower one reaches on.
@@ -112,12 +112,12 @@ def allocate[M: Mechanism](
         divergence = replace(divergence, order=1 + (order - 1) / 2 if order > 1.1 else 1.0)
 
 
-def _left_by(before: Sequence[tuple[PrivacyCurves, int]], guarantee: Guarantee) -> float:
+def _remaining_budget(earlier: Sequence[tuple[PrivacyCurves, int]], guarantee: Guarantee) -> float:
     """The budget that is left where budgets add up."""
-    left = guarantee.budget - (Composition(tuple(before)).loss(guarantee)[0] if before else 0.0)
-    if left <= 0:
+    remaining = guarantee.budget - (Composition(tuple(earlier)).loss(guarantee)[0] if earlier else 0.0)
+    if remaining <= 0:
         raise UnattainableError("What was released before leaves nothing of the guarantee; relax it.")
-    return left
+    return remaining
 
 
 def _largest_budget[M: Mechanism](
@@ -127,19 +127,19 @@ def _largest_budget[M: Mechanism](
     parts: Mapping[str, float],
     groups: Sequence[tuple[str, ...]],
     draws: int,
-    before: Sequence[tuple[PrivacyCurves, int]],
+    earlier: Sequence[tuple[PrivacyCurves, int]],
     *,
-    most_shared: float = 1e3,
+    max_shared: float = 1e3,
 ) -> dict[str, M] | None:
     """Mechanisms for the largest divergence, at the order of `start`, that keeps the guarantee.
 
     None if all divergences keep it, so that a lower order reaches further. Sums of losses of several tables take
-    minutes above `most_shared`.
+    minutes above `max_shared`.
     """
-    if guarantee.budget > most_shared:
+    if guarantee.budget > max_shared:
         raise UnattainableError(
             f"Tables cannot share {guarantee.budget_name}={guarantee.budget:g} and a delta: their losses are summed on "
-            f"a grid, up to {most_shared:g}. No guarantee of this size protects anyone; ask for 10 at most."
+            f"a grid, up to {max_shared:g}. No guarantee of this size protects anyone; ask for 10 at most."
         )
 
     @lru_cache(maxsize=8)
@@ -149,14 +149,16 @@ def _largest_budget[M: Mechanism](
     @cache
     def excess(budget: float) -> float:
         tables = composed(mechanisms(budget), groups, draws)
-        return log_excess(*(Composition((*before, (tables, 1))) if before else tables).loss(guarantee))
+        return log_excess(*(Composition((*earlier, (tables, 1))) if earlier else tables).loss(guarantee))
 
-    near, most = start.epsilon, 1e6 * start.epsilon
+    start_budget, end_budget = start.epsilon, 1e6 * start.epsilon
     # Where four times the budget keeps it, all budgets may: on the way to the largest the mechanisms hardly change.
-    if excess(near) <= 0 and excess(4 * near) <= 0 and excess(most) <= 0:
+    if excess(start_budget) <= 0 and excess(4 * start_budget) <= 0 and excess(end_budget) <= 0:
         # A calibration that no longer follows its budget has given back the posterior itself. No order is below 1.
-        return mechanisms(most) if start.order == 1 or mechanisms(most) == mechanisms(most / 4) else None
-    safe, unsafe = bracket(excess, start=near, factor=4, least=1e-100, most=most)
+        return (
+            mechanisms(end_budget) if start.order == 1 or mechanisms(end_budget) == mechanisms(end_budget / 4) else None
+        )
+    safe, unsafe = bracket(excess, start=start_budget, factor=4, least=1e-100, most=end_budget)
     if safe == 0:
         raise UnattainableError("The guarantee is so tight that no setting keeps it; relax it.")
     # The budget is solved for to this relative error; at most half as much of epsilon is left unused.

@@ -54,9 +54,9 @@ class Boundary:
 
     def for_guarantee(self, guarantee: Guarantee) -> Self:
         """The boundary of another guarantee."""
-        other = copy(self)
-        other.guarantee = guarantee
-        return other
+        boundary = copy(self)
+        boundary.guarantee = guarantee
+        return boundary
 
     @property
     def composed(self) -> bool:
@@ -78,24 +78,24 @@ class Boundary:
             return excess
         return log_excess(*self._curves(r, s, spread=True).loss(self.guarantee))
 
-    def largest_r(self, s: float, *, near: float = 1.0, rtol: float = 2e-12) -> float:
-        """The largest concentration that keeps the guarantee with this prior; the search starts at `near`."""
-        return _outermost(lambda r: self.excess(r, s), start=near, rtol=rtol)
+    def largest_r(self, s: float, *, guess: float = 1.0, rtol: float = 2e-12) -> float:
+        """The largest concentration that keeps the guarantee with this prior; the search starts at `guess`."""
+        return _outermost(lambda r: self.excess(r, s), start=guess, rtol=rtol)
 
-    def least_s(self, r: float, *, near: float = 1.0, rtol: float = 2e-12, most: float = 1e12) -> float:
-        """The least `s >= 0` that keeps the guarantee at this `r`; the search starts at `near`.
+    def least_s(self, r: float, *, guess: float = 1.0, rtol: float = 2e-12, max_s: float = 1e12) -> float:
+        """The least `s >= 0` that keeps the guarantee at this `r`; the search starts at `guess`.
 
-        With more than `most`, doubles no longer resolve what one record changes.
+        With more than `max_s`, doubles no longer resolve what one record changes.
         """
         if self.excess(r, 0.0) <= 0:
             return 0.0
         # In terms of 1 / s the guarantee holds up to the root, as it does in terms of r.
         return 1.0 / _outermost(
             lambda inverse: self.excess(r, 1.0 / inverse),
-            start=1 / near,
+            start=1 / guess,
             rtol=rtol,
-            least=1 / most,
-            tight=f"The guarantee is so tight that no setting keeps it with s up to {most:g}; relax it.",
+            least=1 / max_s,
+            tight=f"The guarantee is so tight that no setting keeps it with s up to {max_s:g}; relax it.",
         )
 
 
@@ -123,19 +123,19 @@ def optimal(boundary: Boundary, error: Callable[[float, float], float], *, cap_r
         nonlocal s_last
         r = math.exp(log_r)
         # Neighbouring points have similar s. A minimum is flat, so the search needs no more digits than these.
-        s_last = boundary.least_s(r, near=max(s_last, 1e-6), rtol=1e-7)
+        s_last = boundary.least_s(r, guess=max(s_last, 1e-6), rtol=1e-7)
         return error(r, s_last)
 
     start = math.log(r_temper)
     end = 0.0 if cap_r else start + math.log(1e4)
     grid = np.linspace(start, end, 9 if cap_r else 19)
     errors = [error(r_temper, 0.0), *(error_at(log_r) for log_r in grid[1:])]
-    best = int(np.argmin(errors))
-    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    i_best = int(np.argmin(errors))
+    low, high = grid[max(i_best - 1, 0)], grid[min(i_best + 1, len(grid) - 1)]
     minimum = minimize_scalar(error_at, bounds=(low, high), method="bounded", options={"xatol": 1e-4})
-    if best == 0 and errors[0] <= minimum.fun:
+    if i_best == 0 and errors[0] <= minimum.fun:
         return r_temper, 0.0
-    if best == len(grid) - 1 and errors[-1] <= minimum.fun:
+    if i_best == len(grid) - 1 and errors[-1] <= minimum.fun:
         r = math.exp(grid[-1])
         return r, boundary.least_s(r)
     s = boundary.least_s(math.exp(minimum.x))
@@ -157,8 +157,8 @@ def optimal_of_blocks(
     divergence = boundary.guarantee.as_divergence(boundary.curves(r, 0.0))
     assert divergence is not None
     _, s = optimal(boundary.for_guarantee(divergence), error, cap_r=cap_r)
-    r = boundary.largest_r(s, near=r)
-    return (1.0, boundary.least_s(1.0, near=max(s, 1e-6))) if cap_r and r > 1 else (r, s)
+    r = boundary.largest_r(s, guess=r)
+    return (1.0, boundary.least_s(1.0, guess=max(s, 1e-6))) if cap_r and r > 1 else (r, s)
 
 
 # Calibration of the Dirichlet mechanism for a guarantee, on the safe side of every root.
@@ -235,9 +235,9 @@ def calibrate_dirichlet(
         # Several records of a person lose a little more when they are spread.
         boundary.spread = True
         if strategy == "inflate":
-            s = boundary.least_s(1.0, near=max(s, 1e-6))
+            s = boundary.least_s(1.0, guess=max(s, 1e-6))
         else:
-            r = boundary.largest_r(s, near=r)
+            r = boundary.largest_r(s, guess=r)
         mechanism = DirichletMechanism(parameters + s, r, **shared)
     return _verified(mechanism, guarantee)
 

@@ -118,7 +118,7 @@ class Terms:
         The settings of noisy marginals.
     target : str, optional
         The axis of the class of a classifier, which is predicted.
-    judge : callable, optional
+    prediction_loss : callable, optional
         What decides under `"auto"`: the expected error of each table by the mechanisms of all, and None if that is not
         known. By default it is that of :func:`pymc_dirdp.estimate`, which marginals have no known one of.
     """
@@ -130,7 +130,7 @@ class Terms:
     before: Sequence[tuple[PrivacyCurves, int]] = ()
     calibration: Mapping[str, Any] = field(default_factory=dict)
     measured: Marginals = field(default_factory=Marginals)
-    judge: Judge | None = None
+    prediction_loss: Judge | None = None
     target: str | None = None
 
     @classmethod
@@ -140,7 +140,7 @@ class Terms:
         known |= {"adjacency": wanted.adjacency, "draws": wanted.released_draws, "measured": wanted.settings(Marginals)}
         return cls(calibration=calibration, **known)
 
-    def apart(self, tables: Mapping[str, TableFacts]) -> Iterator[dict[str, TableFacts]]:
+    def independent_sets(self, tables: Mapping[str, TableFacts]) -> Iterator[dict[str, TableFacts]]:
         """Sets of tables of which nobody feeds two, so that each may lose all of the guarantee.
 
         If there were losses before, their composition with the largest of what the sets lose is what is stated, so all
@@ -227,17 +227,17 @@ def choose(
     >>> choices["one"].best == mechanisms["one"].kind
     True
     """
-    found: Mechanisms = {}
+    mechanisms: Mechanisms = {}
     choices: dict[str, Choice] = {}
-    for part in terms.apart(tables):
+    for part in terms.independent_sets(tables):
         plans = _Plans(guarantee, part, terms)
         if mechanism != "auto":
-            found |= plans.mechanisms(dict.fromkeys(part, mechanism))
+            mechanisms |= plans.mechanisms(dict.fromkeys(part, mechanism))
         else:
             best = plans.best
-            found |= best.mechanisms
+            mechanisms |= best.mechanisms
             choices |= {name: plans.choice(name) for name in part}
-    return {name: found[name] for name in tables}, choices
+    return {name: mechanisms[name] for name in tables}, choices
 
 
 def noise_instead(
@@ -248,17 +248,17 @@ def noise_instead(
     Tables of the same people are compared together, with the composition that is stated. Tables that are not named
     have no such noise, or no known error.
     """
-    found: dict[str, tuple[str, float]] = {}
-    for part in terms.apart(tables):
+    notes: dict[str, tuple[str, float]] = {}
+    for part in terms.independent_sets(tables):
         plans = _Plans(guarantee, part, terms)
-        own = plans.judged({}, {name: mechanisms[name] for name in part})
-        if own is None:
+        part_plan = plans.with_errors({}, {name: mechanisms[name] for name in part})
+        if part_plan is None:
             continue
         with suppress(UnattainableError):
-            others = plans.uniform(tuple(noises(public_totals=terms.public_totals)))
-            best = min(others.values(), key=lambda plan: plan.error)
-            found |= {name: (best.kinds[name], own.error / max(best.error, 1e-300)) for name in part}
-    return found
+            uniform_plans = plans.uniform(tuple(noises(public_totals=terms.public_totals)))
+            best = min(uniform_plans.values(), key=lambda plan: plan.error)
+            notes |= {name: (best.kinds[name], part_plan.error / max(best.error, 1e-300)) for name in part}
+    return notes
 
 
 @final
@@ -292,7 +292,7 @@ class _Plans:
         """The mechanisms of these kinds that keep the guarantee together. All tables with joint noise share one."""
         in_network = all(facts.axes for facts in self._tables.values())
         if in_network and (kind := next(iter(kinds.values()))) in ("marginals", *_MEASURED):
-            return self._of_marginals(kind)
+            return self._marginals_plan(kind)
         draws, weights = self._terms.draws, {name: facts.weight for name, facts in self._tables.items()}
         shares_noise = noises(joint=True, public_totals=self._terms.public_totals)
         joint = [name for name, kind in kinds.items() if kind in shares_noise]
@@ -318,7 +318,7 @@ class _Plans:
             weights={name: weight for name, weight in weights.items() if name not in others},
             groups=[left for group in self._groups if (left := tuple(name for name in group if name not in others))],
             draws=draws,
-            before=self._terms.before,
+            earlier=self._terms.before,
             once=[name for name, kind in kinds.items() if by_kind(kind).output_kind.releases_for(draws) == 1],
         )
         return found | {name: one for stands in first for name, one in zip(joint, shared[found[stands]], strict=True)}
@@ -333,7 +333,7 @@ class _Plans:
             )
         return self._shared[problem]
 
-    def _of_marginals(self, kind: str) -> Mechanisms:
+    def _marginals_plan(self, kind: str) -> Mechanisms:
         """The mechanisms of all tables with marginals that are measured once."""
         tables, terms = self._tables, self._terms
         if terms.draws != 1:
@@ -362,11 +362,11 @@ class _Plans:
             tuple(terms.before),
             {name: facts.prior.shape for name, facts in tables.items()},
         )
-        wanted = Marginals(measure=_MEASURED[kind]) if kind in _MEASURED else terms.measured
-        known = [number for number in numbers if number is not None]
+        options = Marginals(measure=_MEASURED[kind]) if kind in _MEASURED else terms.measured
+        known_numbers = [number for number in numbers if number is not None]
         axes = {name: (facts.axes, facts.prior) for name, facts in tables.items()}
-        largest = max(known) if known else None
-        return dict(measured(self._guarantee, axes, people, wanted, n_records=largest, target=terms.target))
+        largest = max(known_numbers) if known_numbers else None
+        return dict(measured(self._guarantee, axes, people, options, n_records=largest, target=terms.target))
 
     def _of(self, kind: str, name: str, share: Guarantee) -> TableMechanism:
         facts, terms = self._tables[name], self._terms
@@ -385,10 +385,10 @@ class _Plans:
             )
         return self._calibrated[problem]
 
-    def judged(self, kinds: dict[str, str], mechanisms: Mechanisms) -> _Candidate | None:
+    def with_errors(self, kinds: dict[str, str], mechanisms: Mechanisms) -> _Candidate | None:
         """Mechanisms with their expected errors; None if one is not known."""
-        if self._terms.judge is not None:
-            found = self._terms.judge(mechanisms)
+        if self._terms.prediction_loss is not None:
+            found = self._terms.prediction_loss(mechanisms)
             return None if found is None else _Candidate(kinds, mechanisms, found)
         errors = {}
         for name, facts in self._tables.items():
@@ -428,27 +428,27 @@ class _Plans:
     @property
     def _classifies(self) -> bool:
         """Whether a class is predicted. Only what is fitted to marginals falls back on the class alone."""
-        return self._terms.judge is not None and self._terms.target is not None
+        return self._terms.prediction_loss is not None and self._terms.target is not None
 
     @property
     def _marginals(self) -> tuple[str, ...]:
         """The kinds that measure marginals of all tables, where a judge knows what is fitted to them."""
-        return () if self._terms.judge is None else tuple(_MEASURED)
+        return () if self._terms.prediction_loss is None else tuple(_MEASURED)
 
-    def _try(self, wanted: Mapping[str, str]) -> _Candidate | None:
+    def _try(self, chosen_kinds: Mapping[str, str]) -> _Candidate | None:
         """The plan with these kinds; None if it cannot keep the guarantee, or its error is not known.
 
         A table that a kind is not for takes geometric noise in its place.
         """
         kinds = {
             name: "geometric" if kind in self._joint and name not in self._joint[kind] else kind
-            for name, kind in wanted.items()
+            for name, kind in chosen_kinds.items()
         }
         key = tuple(kinds.values())
         if key not in self._tried:
             self._tried[key] = None
             try:
-                self._tried[key] = self.judged(kinds, self.mechanisms(kinds))
+                self._tried[key] = self.with_errors(kinds, self.mechanisms(kinds))
             except (ArgumentError, UnattainableError, UnsupportedModelError) as error:
                 # What a kind is not for, such as marginals of several draws, is no candidate.
                 if not (isinstance(error, UnattainableError) or set(self._marginals) & set(kinds.values())):
@@ -459,10 +459,10 @@ class _Plans:
     def uniform(self, kinds: Sequence[str]) -> dict[str, _Candidate]:
         """The plans in which all tables have one of these kinds; an error if there are none."""
         plans = {kind: self._try(dict.fromkeys(self._tables, kind)) for kind in (*kinds, *self._joint)}
-        found = {kind: plan for kind, plan in plans.items() if plan is not None}
-        if not found and self._refused is not None:
+        candidates = {kind: plan for kind, plan in plans.items() if plan is not None}
+        if not candidates and self._refused is not None:
             raise self._refused
-        return found
+        return candidates
 
     @cached_property
     def best(self) -> _Candidate:
@@ -476,24 +476,24 @@ class _Plans:
         best = min(uniform.values(), key=lambda plan: plan.error)
         # Marginals are of all tables, and a judge takes long.
         uniform = {kind: plan for kind, plan in uniform.items() if kind not in self._marginals}
-        if not uniform or self._terms.judge is not None:
+        if not uniform or self._terms.prediction_loss is not None:
             return best
         # Each table with the kind that suits it, and then one set of alike tables after the other.
         alone = {name: min(uniform, key=lambda kind: uniform[kind].errors[name]) for name in self._tables}
-        best, improved = self._better(best, alone), True
+        best, improved = self._accept_if_better(best, alone), True
         while improved:
             before = best
-            for alike in self._alike():
+            for alike in self._equivalent_tables():
                 for kind, plan in uniform.items():
                     now = uniform[best.kinds[alike[0]]]
                     # A table changes its kind only if it errs at most so many times as much where all tables have the
                     # other kind.
                     if plan.errors[alike[0]] <= 1.5 * now.errors[alike[0]]:
-                        best = self._better(best, best.kinds | dict.fromkeys(alike, kind))
+                        best = self._accept_if_better(best, best.kinds | dict.fromkeys(alike, kind))
             improved = best is not before
         return best
 
-    def _better(self, best: _Candidate, kinds: dict[str, str]) -> _Candidate:
+    def _accept_if_better(self, best: _Candidate, kinds: dict[str, str]) -> _Candidate:
         """The plan with these kinds, if it is better and not too many were tried; else the best one so far."""
         # Candidates that are tried at most, each of which takes up to a second.
         plan = self._try(kinds) if len(self._tried) < 16 else None
@@ -509,7 +509,7 @@ class _Plans:
         chosen = self.best.kinds[name]
         return Choice(tuple(sorted(least.items(), key=lambda item: (item[1], item[0] != chosen))))
 
-    def _alike(self) -> list[list[str]]:
+    def _equivalent_tables(self) -> list[list[str]]:
         """Tables with the same problem, as those of features with as many categories; none if all are alike."""
         found: dict[Hashable, list[str]] = {}
         for name, facts in self._tables.items():

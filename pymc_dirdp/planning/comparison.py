@@ -152,7 +152,7 @@ def compare(
     """
     if varied := {"mechanism", "objective"} & set(options):
         raise ArgumentError(f"compare tries all mechanisms in all settings, so leave {min(varied)}= out.")
-    parameters, wanted = positive_array(prior=prior), TableOptions(**options)
+    parameters, table_options = positive_array(prior=prior), TableOptions(**options)
     n_rows = math.prod(parameters.shape[:-1])
     size = max(1, round(integer(n_rows, n_records=n_records) / n_rows))
     data = predicted_data(parameters, size * n_rows, integer(1, simulations=simulations))
@@ -162,7 +162,7 @@ def compare(
         shares = published_shares(mechanism, parameters, data, np.random.default_rng(20261122))
         return _score(name, mechanism, a_priori_kl(mechanism, parameters, int(n_records)), data, shares)
 
-    candidates = [*_of_plans(Guarantee.checked(guarantee=guarantee), parameters, int(n_records), wanted)]
+    candidates = [*_of_plans(Guarantee.checked(guarantee=guarantee), parameters, int(n_records), table_options)]
     with Bar(len(candidates), "mechanisms", shown=progressbar) as bar:
         for name, calibrated in candidates:
             try:
@@ -171,19 +171,19 @@ def compare(
                 unattainable.append(name)
             bar.advance()
     baseline = scored("posterior, not private", DirichletMechanism(parameters, 1.0))
-    return Comparison(guarantee, wanted.adjacency, tuple(scores), baseline, tuple(unattainable))
+    return Comparison(guarantee, table_options.adjacency, tuple(scores), baseline, tuple(unattainable))
 
 
 def _of_plans(
-    guarantee: Guarantee, prior: Array, n_records: int, wanted: TableOptions
+    guarantee: Guarantee, prior: Array, n_records: int, table_options: TableOptions
 ) -> Iterator[tuple[str, Callable[[], Mechanism]]]:
     """Names, and functions that calibrate the mechanisms, as a plan does."""
 
     def chosen(**changes: Any) -> TableMechanism:
-        return chosen_for(guarantee, prior, n_records, replace(wanted, **changes))
+        return chosen_for(guarantee, prior, n_records, replace(table_options, **changes))
 
-    def read_as(kind: str, how: str) -> TableMechanism:
-        return replace(chosen(mechanism=kind), postprocess=how)  # type: ignore[type-var]  # each is a dataclass
+    def read_as(kind: str, reading: str) -> TableMechanism:
+        return replace(chosen(mechanism=kind), postprocess=reading)  # type: ignore[type-var]  # each is a dataclass
 
     dirichlets: dict[str, dict[str, Any]] = {
         "Dirichlet, optimal for the posterior": {"objective": "posterior"},
@@ -193,7 +193,7 @@ def _of_plans(
     }
     for name, changes in dirichlets.items():
         yield name, partial(chosen, **changes)
-    for kind in noises(public_totals=wanted.is_public):
+    for kind in noises(public_totals=table_options.is_public):
         for how in POSTPROCESSES:
             yield f"{kind.capitalize()}, {how}", partial(read_as, kind, how)
 

@@ -194,38 +194,38 @@ def divergence_tail(p: Array, u: Array, eta: float) -> float:
     # minimum, above 0 for large eta, and below 0 for small eta, where the integral is that of the other tail. Then it
     # bends around the other poles, which lie beyond the first one on the real axis.
     with np.errstate(over="ignore"):
-        first = float(np.min(u / p))
+        lowest = float(np.min(u / p))
     below = entropy + float(digamma(total)) - float((p * digamma(u)).sum()) > 0
-    at = _crossing(slope, first, below=below)
-    if math.isnan(at):
+    crossing = _crossing(slope, lowest, below=below)
+    if math.isnan(crossing):
         return 1.0 if below else 0.0
-    curvature = float((p**2 * polygamma(1, u - at * p)).sum() - polygamma(1, total - at)) + 1 / at**2
+    curvature = float((p**2 * polygamma(1, u - crossing * p)).sum() - polygamma(1, total - crossing)) + 1 / crossing**2
     width = 1 / math.sqrt(curvature)
 
     def integral(step: float) -> float:
         # The integrand ends below exp(-60) of its largest value.
         s = step * np.arange(math.ceil(min(math.acosh(1 + 60.0 / (eta * width)) + 3, 600.0) / step))
-        t = at + width * (np.cosh(s) - 1 + 1j * np.sinh(s))
+        t = crossing + width * (np.cosh(s) - 1 + 1j * np.sinh(s))
         terms = loggamma(u - t[:, None] * p) - loggamma(u)
         logs = t * entropy + loggamma(total) - loggamma(total - t) + terms.sum(axis=1) - np.log(t)
         values = (np.exp(logs) * width * (np.sinh(s) + 1j * np.cosh(s))).imag
         return float(values.sum() - values[0] / 2) * step / math.pi
 
-    step, before, now = 0.125, math.inf, integral(0.25)
+    step, previous, current = 0.125, math.inf, integral(0.25)
     # The rule stops when two of them agree to this share.
-    while abs(now - before) > 1e-11 * abs(now) and step > 1e-3:
-        before, now, step = now, integral(step), step / 2
-    return min(1.0, max(1 + now if below else now, 0.0))
+    while abs(current - previous) > 1e-11 * abs(current) and step > 1e-3:
+        previous, current, step = current, integral(step), step / 2
+    return min(1.0, max(1 + current if below else current, 0.0))
 
 
-def _crossing(slope: Callable[[float], float], first: float, *, below: bool) -> float:
+def _crossing(slope: Callable[[float], float], start: float, *, below: bool) -> float:
     """Where a rising slope is 0, between 0 and the first pole or below 0; NaN where the tail is below exp(-1e9)."""
     from scipy.optimize import brentq  # Here, because it takes most of a second to import.
 
     if not below:
-        low, high = first * 1e-12, first * (1 - 1e-12)
+        low, high = start * 1e-12, start * (1 - 1e-12)
     else:
-        low, high = -first, -first * 1e-12
+        low, high = -start, -start * 1e-12
         while slope(low) > 0 and low > -1e100:
             low *= 4
     if slope(high) <= 0 or slope(low) >= 0:
@@ -265,22 +265,22 @@ def draw_share_error(
     >>> round(draw_share_error(DirichletMechanism(np.full(4, 2.677), 0.2028), np.ones(4), 592), 3)
     0.041
     """
-    drawn = mechanism.tempered
-    if drawn is None or n_records == 0:
+    tempered = mechanism.tempered
+    if tempered is None or n_records == 0:
         return None
     d = prior.shape[-1]
-    a, alpha = prior.reshape(-1, d), drawn.alpha.reshape(-1, d)
+    a, alpha = prior.reshape(-1, d), tempered.alpha.reshape(-1, d)
     sizes, sharing = mechanism.public_sizes(prior.shape, n_records, totals, public=public)
     n = _totals(sizes, sharing)[..., None]
     size, total = a.sum(axis=-1, keepdims=True), alpha.sum(axis=-1, keepdims=True)
     share = a / size
     count, variance = n * share, n * share * (1 - share) * (n + size) / (size + 1)
     # The mean of the draw and that of the posterior are both linear in the count.
-    of_draw, of_posterior = drawn.r / (drawn.r * n + total), 1 / (n + size)
-    mean = of_draw * count + alpha / (drawn.r * n + total)
-    spread_of_draw = (mean * (1 - mean) - of_draw**2 * variance) / (drawn.r * n + total + 1)
-    spread_of_share = (share * (1 - share) - of_posterior**2 * variance) / (n + size + 1)
-    between = (of_draw - of_posterior) ** 2 * variance + (mean - share) ** 2
+    draw_variance_scale, posterior_scale = tempered.r / (tempered.r * n + total), 1 / (n + size)
+    mean = draw_variance_scale * count + alpha / (tempered.r * n + total)
+    spread_of_draw = (mean * (1 - mean) - draw_variance_scale**2 * variance) / (tempered.r * n + total + 1)
+    spread_of_share = (share * (1 - share) - posterior_scale**2 * variance) / (n + size + 1)
+    between = (draw_variance_scale - posterior_scale) ** 2 * variance + (mean - share) ** 2
     return math.sqrt(float(np.mean(spread_of_draw + spread_of_share + between)))
 
 
@@ -340,16 +340,16 @@ def smallest_share(
         return None
     if mechanism.noise_sd is not None:
         return min(1.0, -2.0 * float(ndtri(mistake)) * mechanism.noise_sd / n)
-    drawn = mechanism.tempered
-    if drawn is None:
+    tempered = mechanism.tempered
+    if tempered is None:
         return None
-    of_rows = np.broadcast_to(drawn.alpha.sum(axis=-1, keepdims=True), drawn.alpha.shape)
-    of_cell, of_row = np.unique(np.stack([drawn.alpha.ravel(), of_rows.ravel()], axis=1), axis=0).T
-    rest, weight = of_row - of_cell, drawn.r * n
-    looks_empty = betaincinv(of_cell, rest + weight, 1 - mistake)
-    low, high = np.zeros(of_cell.shape), np.ones(of_cell.shape)
+    row_totals = np.broadcast_to(tempered.alpha.sum(axis=-1, keepdims=True), tempered.alpha.shape)
+    cell_prior, row_prior = np.unique(np.stack([tempered.alpha.ravel(), row_totals.ravel()], axis=1), axis=0).T
+    other_prior, weight = row_prior - cell_prior, tempered.r * n
+    looks_empty = betaincinv(cell_prior, other_prior + weight, 1 - mistake)
+    low, high = np.zeros(cell_prior.shape), np.ones(cell_prior.shape)
     for _ in range(50):
         share: Array = (low + high) / 2
-        seen = betainc(of_cell + weight * share, rest + weight * (1 - share), looks_empty) <= mistake
-        low, high = np.where(seen, low, share), np.where(seen, share, high)
+        is_visible = betainc(cell_prior + weight * share, other_prior + weight * (1 - share), looks_empty) <= mistake
+        low, high = np.where(is_visible, low, share), np.where(is_visible, share, high)
     return float(high.max())

@@ -121,11 +121,11 @@ def estimated_shares(
     """
     d = prior.shape[-1]
     table = counts.reshape(-1, d).astype(np.float64)
-    which = np.tile(np.arange(len(table)), times or 1)
+    row_index = np.tile(np.arange(len(table)), times or 1)
     sizes, sharing = mechanism.public_sizes(prior.shape, round(float(table.sum())), totals, public=public)
-    rows = _Rows(which, prior.reshape(-1, d)[which], table[which], sharing, sizes[which], public)
-    found = _estimates(mechanism, rows, draws, rng)
-    return None if found is None else found.reshape(prior.shape if times is None else (times, *prior.shape))
+    rows = _Rows(row_index, prior.reshape(-1, d)[row_index], table[row_index], sharing, sizes[row_index], public)
+    estimates = _estimates(mechanism, rows, draws, rng)
+    return None if estimates is None else estimates.reshape(prior.shape if times is None else (times, *prior.shape))
 
 
 @lru_cache(maxsize=512)
@@ -196,15 +196,15 @@ class _Rows:
         # More rows of one table than these are not looked at.
         looked_at = np.unique(np.linspace(0, n_rows - 1, min(n_rows, 16)).round().astype(np.intp))
         tables = max(1, round(min(max(cells / d, 3), most) / len(looked_at)))
-        which = np.tile(looked_at, tables)
-        shared = n_records[which].astype(np.int64)
+        row_index = np.tile(looked_at, tables)
+        shared = n_records[row_index].astype(np.int64)
         # The share of one row if all divisions of the records among rows are as likely as one another.
-        totals = rng.binomial(shared, rng.beta(1.0, sharing - 1.0, len(which))) if sharing > 1 else shared
-        logs = _log_gammas(prior[which], rng)
+        totals = rng.binomial(shared, rng.beta(1.0, sharing - 1.0, len(row_index))) if sharing > 1 else shared
+        logs = _log_gammas(prior[row_index], rng)
         shares = np.exp(logs - logsumexp(logs, axis=-1, keepdims=True))
         shares /= shares.sum(axis=-1, keepdims=True)
         counts = rng.multinomial(totals, shares).astype(np.float64)
-        return cls(which, prior[which], counts, sharing, shared.astype(np.float64), public)
+        return cls(row_index, prior[row_index], counts, sharing, shared.astype(np.float64), public)
 
     @property
     def sizes(self) -> Array:
@@ -216,7 +216,7 @@ class _Rows:
         """The largest total that an estimate takes for possible, shape (m,); of no records it takes one for it."""
         return np.maximum(1.0, self.n_records if self.public else 2 * self.n_records)
 
-    def totals(self, seen: tuple[Array, float] | None, *, n_totals: int = 9) -> tuple[Array, Array]:
+    def totals(self, observed: tuple[Array, float] | None, *, n_totals: int = 9) -> tuple[Array, Array]:
         """Totals to look at, and the logarithms of their prior weights; shape (k, m).
 
         If the release says where they are, they are evenly spaced there; otherwise each stands for an equal share of
@@ -224,19 +224,19 @@ class _Rows:
 
         There are `n_totals` of them if the total of a row is private.
         """
-        if (self.public and self.sharing == 1) or (seen is not None and seen[1] == 0):
+        if (self.public and self.sharing == 1) or (observed is not None and observed[1] == 0):
             return self.sizes[None], np.zeros((1, len(self.counts)))
         level = (np.arange(n_totals)[:, None] + 0.5) / n_totals
         # The quantiles of the share of one row; of a single one, of the number of records itself.
         prior = self.most * -np.expm1(np.log1p(-level) / max(self.sharing - 1, 1))
         found = np.broadcast_to(prior, (n_totals, len(self.counts)))
         weights = np.zeros(found.shape)
-        if seen is not None:
-            low, high = (np.clip(seen[0] + side * 3.5 * seen[1], 0, self.most) for side in (-1, 1))
-            said = (high > low) & (high - low < self.most)
-            found = np.where(said, low + (high - low) * np.linspace(0, 1, n_totals)[:, None], found)
+        if observed is not None:
+            low, high = (np.clip(observed[0] + side * 3.5 * observed[1], 0, self.most) for side in (-1, 1))
+            is_known = (high > low) & (high - low < self.most)
+            found = np.where(is_known, low + (high - low) * np.linspace(0, 1, n_totals)[:, None], found)
             thinner = max(self.sharing - 2, 0) * np.log1p(-np.minimum(found / self.most, 1 - 1e-9))
-            weights = np.where(said, thinner, weights)
+            weights = np.where(is_known, thinner, weights)
         # Each table with a total is as likely as the prior of the shares says.
         return found, weights - _log_gamma_ratio(found, self.prior.sum(axis=-1))  # type: ignore[arg-type, operator]
 
@@ -267,9 +267,9 @@ class _Draws:
 
     seen = None
 
-    def __init__(self, drawn: Tempered, rows: _Rows, draws: int, rng: np.random.Generator) -> None:
-        self._rows, self._r, self._draws = rows, drawn.r, draws
-        self._alpha = drawn.alpha.reshape(-1, rows.prior.shape[-1])[rows.which]
+    def __init__(self, tempered: Tempered, rows: _Rows, draws: int, rng: np.random.Generator) -> None:
+        self._rows, self._r, self._draws = rows, tempered.r, draws
+        self._alpha = tempered.alpha.reshape(-1, rows.prior.shape[-1])[rows.which]
         self._logs, self._mean = np.zeros(rows.counts.shape), np.zeros(rows.counts.shape)
         for _ in range(draws):
             logs = _log_gammas(self._r * rows.counts + self._alpha, rng)
@@ -321,18 +321,18 @@ class _Cells:
         high: Array,
         rows: _Rows,
         log_likelihood: Callable[..., Array],
-        seen: tuple[Array, ...],
+        observations: tuple[Array, ...],
         slopes: Array | float = 0.0,
     ) -> "_Cells":
         most = rows.most[:, None]
         low = np.floor(np.clip(low, 0, most - 1))
         high = np.ceil(np.clip(high, low + 1, most))
 
-        def log_weight(x: Array, prior: Array, *seen: Array) -> Array:
-            return _log_gamma_ratio(x, prior) + log_likelihood(x, *seen)  # type: ignore[arg-type]  # It broadcasts.
+        def log_weight(x: Array, prior: Array, *observations: Array) -> Array:
+            return _log_gamma_ratio(x, prior) + log_likelihood(x, *observations)  # type: ignore[arg-type]  # It broadcasts.
 
-        known = tuple(np.broadcast_to(one, low.shape) for one in (rows.prior, *seen))
-        return cls(low, high, log_weight, known, np.broadcast_to(slopes, low.shape))
+        parameters = tuple(np.broadcast_to(one, low.shape) for one in (rows.prior, *observations))
+        return cls(low, high, log_weight, parameters, np.broadcast_to(slopes, low.shape))
 
     @cached_property
     def _points(self) -> tuple[NDArray[np.intp], Array, Array]:
@@ -340,8 +340,8 @@ class _Cells:
 
         The points are the middles of blocks of counts between the bounds, closer to one another near 0.
         """
-        first, kind = _distinct(self.low, self.high, *self.known)
-        low, high, *known = (one.ravel()[first, None] for one in (self.low, self.high, *self.known))
+        representative, kind = _distinct(self.low, self.high, *self.known)
+        low, high, *known = (one.ravel()[representative, None] for one in (self.low, self.high, *self.known))
         level = np.linspace(0, 1, self.n_points + 1)
         edges = np.floor(low + (high + 1 - low) * np.where(low == 0, level**3, level))
         length = np.diff(edges, axis=1)
@@ -350,7 +350,7 @@ class _Cells:
             return kind, points, np.log(length) + self.log_weight(points, *known)
 
     @cached_property
-    def _alike(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def _distinct_sets(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """One cell of each set that has the same moments, and which set each cell is of."""
         return _distinct(self._points[0], np.repeat(np.arange(len(self.low)), self.low.shape[1]), self.slopes)
 
@@ -385,19 +385,19 @@ class _Cells:
         Of `at_once` cells the points fit into a cache.
         """
         kind, points, log_weights = self._points
-        first, which = self._alike
-        kinds, slopes = kind[first], (tilt[:, None] + self.slopes).ravel()[first]
-        found = np.empty((3, len(first)))
-        for start in range(0, len(first), at_once):
-            some = slice(start, start + at_once)
-            x = points[kinds[some]]
-            logs = log_weights[kinds[some]] + slopes[some, None] * x
+        representative, index = self._distinct_sets
+        kinds, slopes = kind[representative], (tilt[:, None] + self.slopes).ravel()[representative]
+        moments = np.empty((3, len(representative)))
+        for start in range(0, len(representative), at_once):
+            block = slice(start, start + at_once)
+            x = points[kinds[block]]
+            logs = log_weights[kinds[block]] + slopes[block, None] * x
             top = logs.max(axis=1)
             mass = np.exp(logs - top[:, None])
             total = mass.sum(axis=1)
             mean = (mass * x).sum(axis=1) / total
-            found[:, some] = top + np.log(total), mean, (mass * (x - mean[:, None]) ** 2).sum(axis=1) / total
-        return found[:, which].reshape(3, *self.low.shape)
+            moments[:, block] = top + np.log(total), mean, (mass * (x - mean[:, None]) ** 2).sum(axis=1) / total
+        return moments[:, index].reshape(3, *self.low.shape)
 
     def _tilt(self, totals: Array) -> Array:
         """The tilt at which the means add up to the totals: Newton's method between bounds."""
@@ -406,36 +406,36 @@ class _Cells:
         for _ in range(80):
             _, mean, variance = self._moments(tilt)
             excess, spread = mean.sum(axis=-1) - totals, variance.sum(axis=-1)
-            done = np.abs(excess) <= 0.02 * np.sqrt(spread) + 1e-6
-            if done.all():
+            converged = np.abs(excess) <= 0.02 * np.sqrt(spread) + 1e-6
+            if converged.all():
                 break
             low, high = np.where(excess < 0, tilt, low), np.where(excess < 0, high, tilt)
             newton = tilt - excess / np.maximum(spread, 1e-12)
             bounded = np.isfinite(high - low)
             usual = (newton > low) & (newton < high) & (np.abs(newton - tilt) <= 10 * step)
-            other = np.where(bounded, (low + high) / 2, tilt - np.sign(excess) * step)
+            next_tilt = np.where(bounded, (low + high) / 2, tilt - np.sign(excess) * step)
             step = np.where(usual | bounded, step, 4 * step)
-            tilt = np.where(done, tilt, np.where(usual, newton, np.nan_to_num(other)))
+            tilt = np.where(converged, tilt, np.where(usual, newton, np.nan_to_num(next_tilt)))
         return tilt
 
 
 def _estimates(mechanism: TableMechanism, rows: _Rows, draws: int, rng: np.random.Generator) -> Array | None:
     """Expected shares of rows, shape (m, d), given simulated releases of a mechanism; None if they are not known."""
     if mechanism.tempered is not None:
-        return _estimated(_Draws(mechanism.tempered, rows, draws, rng), rows)
+        return _estimate_cells(_Draws(mechanism.tempered, rows, draws, rng), rows)
     # What several outputs say together is known for tempered draws alone.
     noise = mechanism.row_noise if draws == 1 else None
-    return None if noise is None else _estimated(_Noise(noise, rows, rng), rows)
+    return None if noise is None else _estimate_cells(_Noise(noise, rows, rng), rows)
 
 
-def _estimated(said: _Noise | _Draws, rows: _Rows) -> Array:
+def _estimate_cells(noise: _Noise | _Draws, rows: _Rows) -> Array:
     """Expected shares given what a release says, averaged over the totals that are possible; shape (m, d)."""
-    totals, weights = rows.totals(said.seen)
+    totals, weights = rows.totals(noise.seen)
     shares, logs = [], []
     for each, weight in zip(totals, weights, strict=True):
-        means, log_sum = said.cells(each).given(each)
+        means, log_sum = noise.cells(each).given(each)
         shares.append((rows.prior + means) / (rows.prior + means).sum(axis=-1, keepdims=True))
-        logs.append(weight + log_sum + said.of_total(each))
+        logs.append(weight + log_sum + noise.of_total(each))
     mass = np.exp(np.array(logs) - logsumexp(logs, axis=0))
     return np.asarray((mass[..., None] * np.array(shares)).sum(axis=0))
 
@@ -446,9 +446,9 @@ def kl_of_estimate(parameters: Array, estimate: Array) -> Array:
     The shape of `estimate` may have further axes in front: (..., *rows, d) gives (..., *rows).
     """
     size = parameters.sum(axis=-1, keepdims=True)
-    best = parameters / size
-    of_counts = (best * (digamma(parameters + 1) - digamma(size + 1) - np.log(best))).sum(axis=-1)
-    return np.asarray(of_counts + (best * np.log(best / estimate)).sum(axis=-1))
+    shares = parameters / size
+    cell_terms = (shares * (digamma(parameters + 1) - digamma(size + 1) - np.log(shares))).sum(axis=-1)
+    return np.asarray(cell_terms + (shares * np.log(shares / estimate)).sum(axis=-1))
 
 
 def _error_of(parameters: Array, estimate: Array) -> EstimateError:
@@ -469,9 +469,9 @@ def _distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp
     order = np.lexsort(flat)
     new = np.ones(len(order), dtype=bool)
     new[1:] = np.any([np.diff(column[order]) != 0 for column in flat], axis=0)
-    which = np.empty(len(order), dtype=np.intp)
-    which[order] = np.cumsum(new) - 1
-    return order[new], which
+    index = np.empty(len(order), dtype=np.intp)
+    index[order] = np.cumsum(new) - 1
+    return order[new], index
 
 
 def _log_gammas(shape: Array, rng: np.random.Generator) -> Array:

@@ -224,15 +224,15 @@ def a_priori_kl(mechanism: Mechanism, prior: Array, n_records: int) -> ExpectedK
     if prior.shape[-1] == 1:
         # Every share is 1, before and after.
         return ExpectedKL(0.0, 0.0 if n_records else math.nan)
-    drawn = mechanism.tempered
+    tempered = mechanism.tempered
     # What depends on the prior alone is cached, because a frontier asks for many mechanisms.
     key = prior.shape, prior.tobytes(), n_records
-    if drawn is None:
+    if tempered is None:
         return simulated_kl(mechanism, prior, _predicted(*key))
-    keep, s = _raised(drawn.alpha, prior)
+    keep, s = _raised(tempered.alpha, prior)
     expected = _closed_form(*key)
-    estimate = expected.estimate(drawn.r, s, keep=keep) if n_records else math.nan
-    return ExpectedKL(expected.posterior(drawn.r, s, keep=keep), estimate)
+    estimate = expected.estimate(tempered.r, s, keep=keep) if n_records else math.nan
+    return ExpectedKL(expected.posterior(tempered.r, s, keep=keep), estimate)
 
 
 def _raised(alpha: Array, prior: Array) -> tuple[float, float]:

@@ -64,49 +64,49 @@ def marginals_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Marginal
     if isinstance(measure, str):
         one_of(MEASURES, measure=measure)
         return tuple(marginal for name, axes in tables.items() for marginal in _default_marginals(name, axes, measure))
-    found: dict[tuple[str, tuple[int, ...]], Marginal] = {}
-    for names in _listed(measure, tables):
+    marginals: dict[tuple[str, tuple[int, ...]], Marginal] = {}
+    for names in _parse_measure(measure, tables):
         marginal = _within(names, tables)
-        found[marginal.table, marginal.axes] = marginal
+        marginals[marginal.table, marginal.axes] = marginal
     for name, axes in tables.items():
-        own = axes[-1][0]
-        if not any(marginal.table == name and own in marginal.names for marginal in found.values()):
+        child = axes[-1][0]
+        if not any(marginal.table == name and child in marginal.names for marginal in marginals.values()):
             raise ArgumentError(
-                f"measure lists no marginal of {name!r} with {own!r}, so nothing would be known of its shares. Add "
+                f"measure lists no marginal of {name!r} with {child!r}, so nothing would be known of its shares. Add "
                 f"{tuple(axis for axis, _ in axes)!r} to it, or take measure='levels'."
             )
-    return tuple(found.values())
+    return tuple(marginals.values())
 
 
-def _marginal(table: str, axes: Axes, of_marginal: Iterable[int]) -> Marginal:
+def _marginal(table: str, axes: Axes, selected_axes: Iterable[int]) -> Marginal:
     """The marginal with these axes. An axis of length 1 is left out, because it changes no count."""
-    long = tuple(sorted(axis for axis in set(of_marginal) if axes[axis][1] > 1))
+    long = tuple(sorted(axis for axis in set(selected_axes) if axes[axis][1] > 1))
     return Marginal(table, long, tuple(axes[axis][0] for axis in long), math.prod(axes[axis][1] for axis in long))
 
 
 def _default_marginals(table: str, axes: Axes, measure: str) -> list[Marginal]:
-    own = len(axes) - 1
-    axes_by_kind: dict[str, list[Iterable[int]]] = {"variables": [(own,)], "families": [range(len(axes))]}
-    axes_by_kind["levels"] = [(own,), *((parent, own) for parent in range(own)), range(len(axes))]
+    child = len(axes) - 1
+    axes_by_kind: dict[str, list[Iterable[int]]] = {"variables": [(child,)], "families": [range(len(axes))]}
+    axes_by_kind["levels"] = [(child,), *((parent, child) for parent in range(child)), range(len(axes))]
     return list(dict.fromkeys(_marginal(table, axes, each) for each in axes_by_kind[measure]))
 
 
-def _listed(measure: object, tables: Mapping[str, Axes]) -> list[tuple[str, ...]]:
+def _parse_measure(measure: object, tables: Mapping[str, Axes]) -> list[tuple[str, ...]]:
     """The marginals that the user lists, as tuples of known names."""
     if not isinstance(measure, Iterable):
         raise ArgumentError(
             f"Expected measure to be one of {', '.join(MEASURES)}, or a list, got {type_name(measure)}."
         )
-    known = list(dict.fromkeys(name for axes in tables.values() for name, _ in axes))
-    listed = []
+    known_names = list(dict.fromkeys(name for axes in tables.values() for name, _ in axes))
+    marginals = []
     for marginal in measure:
         names = (marginal,) if isinstance(marginal, str) else marginal
-        each = names if isinstance(names, tuple | list) else ()
-        found = [one_of(known, **{"variable in measure": name}) for name in each]
-        if not found or len(set(found)) < len(found):
+        group = names if isinstance(names, tuple | list) else ()
+        resolved = [one_of(known_names, **{"variable in measure": name}) for name in group]
+        if not resolved or len(set(resolved)) < len(resolved):
             raise ArgumentError("Expected each marginal in measure to be a name, or a tuple of different names.")
-        listed.append(tuple(found))
-    return listed
+        marginals.append(tuple(resolved))
+    return marginals
 
 
 def _within(names: tuple[str, ...], tables: Mapping[str, Axes]) -> Marginal:
@@ -181,7 +181,7 @@ def weights_of(
     n_records: int | None,
     target: str | None = None,
     *,
-    most_ratio: float = 1e30,
+    max_ratio: float = 1e30,
 ) -> list[float]:
     """Relative precisions of the marginals: 1 over the variance of the noise.
 
@@ -202,52 +202,56 @@ def weights_of(
         The public number of records, or that to plan for; None gives all marginals the same weight.
     target : str, optional
         The axis of the class of a classifier.
-    most_ratio : float, default 1e30
+    max_ratio : float, default 1e30
         The weights of two marginals differ by no more than this factor.
     """
     if weights is None:
         visible = math.inf if noise_sd == 0 else (n_records or 0) / (4.0 * noise_sd)
-        seen = [min(marginal.cells, visible) for marginal in marginals]
-        usual = [2.0 ** round(math.log2(max(cells, 1.0)) / 2) for cells in seen]
+        visible_cells = [min(marginal.cells, visible) for marginal in marginals]
+        usual = [2.0 ** round(math.log2(max(cells, 1.0)) / 2) for cells in visible_cells]
         return usual if target is None else _for_class(marginals, usual, target)
     if not isinstance(weights, Mapping):
         raise ArgumentError(f"Expected weights to map marginals to numbers, got {type_name(weights)}.")
-    given = {}
+    stated = {}
     for names in weights:
         if not isinstance(names, str | tuple):
             raise ArgumentError(f"Expected the keys of weights to be names or tuples of names, got {type_name(names)}.")
-        given[frozenset([names] if isinstance(names, str) else names)] = names
-    known = {frozenset(marginal.names): marginal for marginal in marginals}
-    for asked, names in given.items():
-        if asked not in known:
-            listed = ", ".join(repr(marginal.names) for marginal in marginals[:8])
+        stated[frozenset([names] if isinstance(names, str) else names)] = names
+    by_names = {frozenset(marginal.names): marginal for marginal in marginals}
+    for stated_names, names in stated.items():
+        if stated_names not in by_names:
+            examples = ", ".join(repr(marginal.names) for marginal in marginals[:8])
             raise ArgumentError(
-                f"weights names the marginal {names!r}, which is not measured. Those measured are {listed}"
+                f"weights names the marginal {names!r}, which is not measured. Those measured are {examples}"
                 f"{' and others' * (len(marginals) > 8)}."
             )
-    by_marginal = {asked: positive(**{f"weights[{names!r}]": weights[names]}) for asked, names in given.items()}
-    found = [by_marginal.get(frozenset(marginal.names), 1.0) for marginal in marginals]
-    if max(found) / most_ratio > min(found):
+    by_marginal = {
+        stated_names: positive(**{f"weights[{names!r}]": weights[names]}) for stated_names, names in stated.items()
+    }
+    result = [by_marginal.get(frozenset(marginal.names), 1.0) for marginal in marginals]
+    if max(result) / max_ratio > min(result):
         raise ArgumentError(
-            f"Expected weights within a factor of {most_ratio:g} of each other, where a marginal without one has 1. "
+            f"Expected weights within a factor of {max_ratio:g} of each other, where a marginal without one has 1. "
             "To leave a marginal out, list the others in measure."
         )
-    return found
+    return result
 
 
 def _for_class(marginals: Sequence[Marginal], weights: Sequence[float], target: str) -> list[float]:
     """Weights by what marginals say of a class."""
-    of_class = [weight for marginal, weight in zip(marginals, weights, strict=True) if target in marginal.names[:-1]]
-    own = math.fsum(of_class) / 4 or 1.0
+    class_weights = [
+        weight for marginal, weight in zip(marginals, weights, strict=True) if target in marginal.names[:-1]
+    ]
+    own_weight = math.fsum(class_weights) / 4 or 1.0
     # Geometric noise divides the roots of precisions: a tenth of them together.
-    least = min(own, *of_class, math.inf) / (9 * len(marginals)) ** 2
-    found = []
+    least = min(own_weight, *class_weights, math.inf) / (9 * len(marginals)) ** 2
+    scaled = []
     for marginal, weight in zip(marginals, weights, strict=True):
-        found.append(own if marginal.names == (target,) else weight if target in marginal.names else least)
-    return found
+        scaled.append(own_weight if marginal.names == (target,) else weight if target in marginal.names else least)
+    return scaled
 
 
-def chosen_noise(
+def choose_noise(
     guarantee: Guarantee,
     marginals: Sequence[Marginal],
     people: Protected,
@@ -283,19 +287,23 @@ def chosen_noise(
         """The weights, which depend on the size of the noise, and about the noise that they lead to."""
         equal = _least_noise(guarantee, marginals, people, kind, [1.0] * len(marginals), rtol=rough)
         sd = people.noise(marginals[0], kind, equal[0]).sd
-        wanted = weights_of(marginals, weights, sd, n_records, target)
+        weights_used = weights_of(marginals, weights, sd, n_records, target)
         # About where the sum of the squared losses is what it is with the same noise.
-        near = math.sqrt(len(wanted) / math.fsum(weight / max(wanted) for weight in wanted)) / equal[0]
-        return wanted, _least_noise(guarantee, marginals, people, kind, wanted, rtol=rough, start=near, factor=1.5)
+        guess = (
+            math.sqrt(len(weights_used) / math.fsum(weight / max(weights_used) for weight in weights_used)) / equal[0]
+        )
+        return weights_used, _least_noise(
+            guarantee, marginals, people, kind, weights_used, rtol=rough, start=guess, factor=1.5
+        )
 
     # Under pure privacy there is no Gaussian noise.
     kinds = (noise,) if noise != "auto" else ("geometric",) if guarantee.is_pure else NOISES
-    found = {kind: roughly(kind) for kind in kinds}
-    best = min(found, key=lambda kind: _log_variance(marginals, people, kind, found[kind][1]))
-    wanted, near = found[best]
+    candidates = {kind: roughly(kind) for kind in kinds}
+    best = min(candidates, key=lambda kind: _log_variance(marginals, people, kind, candidates[kind][1]))
+    weights_used, guess = candidates[best]
     # The noise is the least that keeps the guarantee, up to this share of it.
     return best, _least_noise(
-        guarantee, marginals, people, best, wanted, rtol=1e-6, start=1 / min(near), factor=1 + 2 * rough
+        guarantee, marginals, people, best, weights_used, rtol=1e-6, start=1 / min(guess), factor=1 + 2 * rough
     )
 
 
@@ -322,8 +330,8 @@ def _least_noise(
 
     The search is for the inverse of the least of them, and `search` are arguments of `last_safe`.
     """
-    whole = people.curves(marginals[0], people.noise(marginals[0], kind, 1.0))
-    if guarantee.is_pure and not math.isfinite(whole.pure_epsilon):
+    all_curves = people.curves(marginals[0], people.noise(marginals[0], kind, 1.0))
+    if guarantee.is_pure and not math.isfinite(all_curves.pure_epsilon):
         raise UnattainableError(
             f"noise={kind!r} keeps no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
             "ZeroCDP or TruncatedCDP, or take noise='geometric'."
@@ -332,10 +340,10 @@ def _least_noise(
     # If nothing is lost at all, the noise is what it would be otherwise.
     losing = [i for i, marginal in enumerate(marginals) if not people.is_fixed(marginal)] or list(range(len(marginals)))
     # Marginals with one curve are composed as one, as many times. Which they are is the same for all parameters.
-    alike: dict[Hashable, list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for i in losing:
         curves = people.curves(marginals[i], people.noise(marginals[i], kind, relative[i]))
-        alike.setdefault((relative[i], curves.curve_key), []).append(i)
+        groups.setdefault((relative[i], curves.curve_key), []).append(i)
 
     def excess(inverse: float) -> float:
         parameters = [each / inverse for each in relative]
@@ -345,7 +353,7 @@ def _least_noise(
             return math.inf
         parts = [
             (people.curves(marginals[i], people.noise(marginals[i], kind, parameters[i])), len(same))
-            for same in alike.values()
+            for same in groups.values()
             for i in same[:1]
         ]
         composed = Composition((*people.before, *parts))
@@ -363,33 +371,33 @@ def by_table(
     Parameters
     ----------
     marginals, noise, parameters, people : Any
-        As of :func:`chosen_noise`.
+        As of :func:`choose_noise`.
     priors : mapping of str to array
         The model's own prior of each table.
     """
-    found = {}
+    result = {}
     for name, prior in priors.items():
-        own = [
+        own_marginals = [
             (marginal.axes, value)
             for marginal, value in zip(marginals, parameters, strict=True)
             if marginal.table == name
         ]
-        found[name] = people.kind(noise)(
+        result[name] = people.kind(noise)(
             prior,
-            tuple(axes for axes, _ in own),
-            tuple(value for _, value in own),
+            tuple(axes for axes, _ in own_marginals),
+            tuple(value for _, value in own_marginals),
             noise,
             adjacency=people.adjacency,
             contribution=people.records[name],
         )
-    return found
+    return result
 
 
 def measured(
     guarantee: Guarantee,
     tables: Mapping[str, tuple[Axes, Any]],
     people: Protected,
-    wanted: Marginals,
+    options: Marginals,
     *,
     n_records: int | None,
     target: str | None = None,
@@ -416,14 +424,14 @@ def measured(
     UnattainableError
         If no noise keeps the guarantee.
     """
-    axes = {name: own for name, (own, _) in tables.items()}
-    marginals = marginals_of(axes, wanted.measure)
-    noise, parameters = chosen_noise(
+    axes = {name: own_axes for name, (own_axes, _) in tables.items()}
+    marginals = marginals_of(axes, options.measure)
+    noise, parameters = choose_noise(
         guarantee,
         marginals,
         people,
-        noise=wanted.noise,
-        weights=wanted.weights,
+        noise=options.noise,
+        weights=options.weights,
         n_records=n_records,
         target=target,
     )
@@ -442,7 +450,7 @@ def refuse_unlike_network(tables: Mapping[str, Axes], *, most_cells: int = 10**5
     ArgumentError
         If a table is too large.
     """
-    own: dict[str, str] = {}
+    table_of_variable: dict[str, str] = {}
     otherwise = "Or take mechanism='gaussian', which releases each table by itself."
     for name, axes in tables.items():
         if len({axis for axis, _ in axes}) < len(axes):
@@ -456,7 +464,7 @@ def refuse_unlike_network(tables: Mapping[str, Axes], *, most_cells: int = 10**5
                 f"The table {name!r} has {cells} cells, and shares are fitted to at most {most_cells}. Give "
                 f"{axes[-1][0]!r} fewer parents, or variables fewer categories."
             )
-        if (other := own.setdefault(axes[-1][0], name)) != name:
+        if (other := table_of_variable.setdefault(axes[-1][0], name)) != name:
             raise UnsupportedModelError(
                 f"{other!r} and {name!r} both hold shares of {axes[-1][0]!r}, so they are not tables of the same "
                 f"records. Make them models of their own, or give their last axes different dims. {otherwise}"

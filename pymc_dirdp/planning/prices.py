@@ -106,11 +106,11 @@ def calibrate(
     return chosen_for(guarantee, positive_array(prior=prior), records, TableOptions(**options))
 
 
-def chosen_for(guarantee: Guarantee, prior: Array, n_records: int | None, wanted: TableOptions) -> TableMechanism:
+def chosen_for(guarantee: Guarantee, prior: Array, n_records: int | None, options: TableOptions) -> TableMechanism:
     """The mechanism that :func:`~pymc_dirdp.planning.choosing.choose` takes for one table."""
-    facts = TableFacts(prior, n_records, wanted.contribution)
-    terms = Terms.of(wanted, groups=[("table",)], public_totals=wanted.is_public)
-    mechanisms, _ = choose(guarantee, {"table": facts}, terms, mechanism=wanted.kind)
+    facts = TableFacts(prior, n_records, options.contribution)
+    terms = Terms.of(options, groups=[("table",)], public_totals=options.is_public)
+    mechanisms, _ = choose(guarantee, {"table": facts}, terms, mechanism=options.kind)
     return mechanisms["table"]
 
 
@@ -396,7 +396,7 @@ def _expected_kl(prior: ArrayLike, n_records: int, of: str, chosen: TableOptions
                 raise ArgumentError(
                     f"Take of='draw': the error of an estimate is not known for mechanism={chosen.mechanism!r}."
                 )
-            return found.kl
+            return estimated.kl
         return float(getattr(a_priori_kl(mechanism, parameters, n_records), chosen.objective))
 
     return error

@@ -399,7 +399,7 @@ def _chosen(
         groups=reading.groups,
         public_totals=reading.sizes_are_public,
         before=curves_of(wanted.choices),
-        judge=judge,
+        prediction_loss=judge,
         target=target,
     )
     found, choices = choose(guarantee, facts, terms, mechanism=wanted.kind)

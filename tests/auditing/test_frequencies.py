@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pymc_dirdp.auditing.statistics import frequency_ratio, most_telling
+from pymc_dirdp.auditing.statistics import frequency_ratio, most_informative
 
 
 def test_a_ratio_is_that_of_the_counts_with_half_an_observation():
@@ -25,4 +25,4 @@ def test_the_key_that_tells_most_is_not_the_one_with_most_values():
     rng = np.random.default_rng(3)
     unique = [rng.integers(2**60, size=2_000, dtype=np.uint64) for _ in range(2)]
     telling = [(rng.random(2_000) < share).astype(np.uint64) for share in (0.5, 0.6)]
-    assert most_telling([unique[0], telling[0]], [unique[1], telling[1]], 1) == [1]
+    assert most_informative([unique[0], telling[0]], [unique[1], telling[1]], 1) == [1]

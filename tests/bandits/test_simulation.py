@@ -14,7 +14,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.bandits.batch_release import BatchNoise
 from pymc_dirdp.bandits.beliefs import Grid, best_probabilities
 from pymc_dirdp.bandits.design import Design
-from pymc_dirdp.bandits.simulation import BatchSimulation, _some_of
+from pymc_dirdp.bandits.simulation import BatchSimulation, _subsample
 
 GUARANTEE = dirdp.PureDP(epsilon=1.0)
 
@@ -136,7 +136,7 @@ def test_regret_is_that_of_the_pulls_and_rises():
 
 def test_the_first_pulls_of_many_are_hypergeometric():
     rng = np.random.default_rng(1)
-    drawn = np.array([_some_of(np.array([5, 0, 3, 2]), 4, rng) for _ in range(20_000)])
+    drawn = np.array([_subsample(np.array([5, 0, 3, 2]), 4, rng) for _ in range(20_000)])
     assert (drawn.sum(axis=1) == 4).all()
     assert drawn.mean(axis=0) == pytest.approx([2, 0, 1.2, 0.8], abs=0.03)
     distribution = stats.hypergeom(10, 5, 4)
@@ -144,7 +144,7 @@ def test_the_first_pulls_of_many_are_hypergeometric():
 
 
 def test_the_first_pulls_of_very_many_are_hypergeometric(monkeypatch):
-    monkeypatch.setitem(_some_of.__kwdefaults__, "most", 4)
+    monkeypatch.setitem(_subsample.__kwdefaults__, "max_count", 4)
     test_the_first_pulls_of_many_are_hypergeometric()
 
 

@@ -380,7 +380,7 @@ def test_one_parameter_with_two_likelihoods():
 @pytest.mark.thorough
 def test_too_many_observations_are_summed(monkeypatch, whole):
     model, release, diagnosis = whole
-    monkeypatch.setitem(posterior_tree._observed_groups.__kwdefaults__, "most_values", 1000)
+    monkeypatch.setitem(posterior_tree._observed_groups.__kwdefaults__, "max_values", 1000)
     short = diagnose(release, model, draws=400, random_seed=3)
     for name in POSTERIORS:
         assert "posterior_predictive" not in short[name].children

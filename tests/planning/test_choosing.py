@@ -320,11 +320,11 @@ def test_each_group_of_other_people_has_the_whole_guarantee():
         tables = {name: SEVERAL[name] for name in group}
         alone, _ = choose(target, tables, Terms(groups=[group], public_totals=True))
         assert alone == {name: together[name] for name in group}
-    linked = list(Terms(groups=[*groups, ("wide", "two")]).apart(SEVERAL))
+    linked = list(Terms(groups=[*groups, ("wide", "two")]).independent_sets(SEVERAL))
     assert [list(part) for part in linked] == [list(SEVERAL)]
     # What was lost before is composed with all of them at once.
     lost = ((dirdp.mechanisms.GeometricMechanism([1, 1], 40.0), 1),)
-    assert len(list(Terms(groups=groups, before=lost).apart(SEVERAL))) == 1
+    assert len(list(Terms(groups=groups, before=lost).independent_sets(SEVERAL))) == 1
     after, _ = choose(target, SEVERAL, Terms(groups=groups, before=lost, public_totals=True))
     assert Composition((*lost, (composed(after, groups, 1), 1))).satisfies(target)
 

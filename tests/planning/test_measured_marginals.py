@@ -10,7 +10,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.marginals import ZeroSumMarginalsMechanism
 from pymc_dirdp.planning.allocation import composed
-from pymc_dirdp.planning.measured_marginals import Protected, by_table, chosen_noise, marginals_of, weights_of
+from pymc_dirdp.planning.measured_marginals import Protected, by_table, choose_noise, marginals_of, weights_of
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 A, B, C = ("a", 2), ("b", 3), ("c", 4)
@@ -98,7 +98,7 @@ def curves(marginals, noise, parameters, protected, tables=TABLES):
 def planned(guarantee=TARGET, protected=None, measure="levels", noise="auto", weights=None, n_records=None):
     protected = protected or people()
     marginals = marginals_of(TABLES, measure)
-    found = chosen_noise(guarantee, marginals, protected, noise=noise, weights=weights, n_records=n_records)
+    found = choose_noise(guarantee, marginals, protected, noise=noise, weights=weights, n_records=n_records)
     return marginals, *found
 
 
@@ -205,9 +205,9 @@ def test_few_marginals_take_geometric_noise_and_many_take_gaussian():
         protected = Protected("replace-one", dict.fromkeys(tables, 1), public_totals=True)
         sds = {}
         for noise in ("gaussian", "geometric"):
-            _, parameters = chosen_noise(TARGET, marginals, protected, noise=noise, weights=None, n_records=None)
+            _, parameters = choose_noise(TARGET, marginals, protected, noise=noise, weights=None, n_records=None)
             sds[noise] = protected.noise(marginals[0], noise, parameters[0]).sd
-        chosen[many], _ = chosen_noise(TARGET, marginals, protected, noise="auto", weights=None, n_records=None)
+        chosen[many], _ = choose_noise(TARGET, marginals, protected, noise="auto", weights=None, n_records=None)
         assert chosen[many] == min(sds, key=sds.__getitem__)
     assert list(chosen.values()) == ["geometric", "geometric", "gaussian", "gaussian"]
 
