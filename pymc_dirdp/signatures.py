@@ -82,7 +82,7 @@ def options_of_plan[Verb: Callable[..., Any]](*names: str) -> Callable[[Verb], V
     return marked
 
 
-def misfit(verb: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
+def first_misfit(verb: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
     """The first argument that is of another type than its annotation, in a sentence; None if all fit.
 
     The sentence has the type of the value and not the value, because somebody may pass data by mistake.

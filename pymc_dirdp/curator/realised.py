@@ -135,8 +135,8 @@ def errors_of(
             distribution,
             table.mechanism,
             public=stored.plan.reading.sizes_are_public,
-            totals=seen.totals,
-            draws=seen.mechanism.output_kind.releases_for(stored.plan.released_draws),
+            totals=table.totals,
+            draws=table.mechanism.output_kind.releases_for(stored.plan.released_draws),
             rng=rng,
         )
         released = simplex(distribution.table, table.draws)

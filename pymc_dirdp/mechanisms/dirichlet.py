@@ -22,7 +22,7 @@ from pymc_dirdp.privacy.curves import LossCurves, NoLoss
 from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
-from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MAX_PARAMETER, dominating_pair, is_binary_row
+from pymc_dirdp.privacy.unit import MAX_PARAMETER, MIN_PARAMETER, dominating_pair, is_binary_row
 from pymc_dirdp.sampling.bits import Bits, Seed
 from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps, positive_frequencies, urn_counts
 from pymc_dirdp.sampling.fast import fast_dirichlet
@@ -249,8 +249,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         object.__setattr__(self, "r", positive(r=self.r))
         object.__setattr__(self, "adjacency", adjacency_by_name(self.adjacency).name)
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
-        within(LEAST_PARAMETER, MAX_PARAMETER, alpha=self.alpha)
-        within(LEAST_PARAMETER, MAX_PARAMETER, r=self.r)
+        within(MIN_PARAMETER, MAX_PARAMETER, alpha=self.alpha)
+        within(MIN_PARAMETER, MAX_PARAMETER, r=self.r)
         within(0, MAX_RECORDS, min_count=self.min_count)
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.alpha.shape))
         if self.n_records is not None:

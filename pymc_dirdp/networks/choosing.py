@@ -133,7 +133,7 @@ def choose_structure(
     people = people_of(bound)
     names, lengths = list(labels), [len(values) for values in labels.values()]
     mechanism = tree_within(part, lengths, adjacency=adjacency, contribution=people[1])
-    refuse_missing_columns(records, labels, bound=bound, times=counts)
+    refuse_missing_columns(records, labels, bound=bound, counts_column=counts)
     sealed = Sealed(records, ledger)
     del records
     warn_if_seeded("structure", random_seed=random_seed)

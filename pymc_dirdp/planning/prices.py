@@ -389,10 +389,10 @@ def _expected_kl(prior: ArrayLike, n_records: int, of: str, chosen: TableOptions
         except UnattainableError:
             return math.inf
         if of == "estimate":
-            found = estimate_error(
+            estimated = estimate_error(
                 mechanism, parameters, n_records, public=chosen.is_public, draws=chosen.released_draws
             )
-            if found is None:
+            if estimated is None:
                 raise ArgumentError(
                     f"Take of='draw': the error of an estimate is not known for mechanism={chosen.mechanism!r}."
                 )

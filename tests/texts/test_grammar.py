@@ -19,7 +19,7 @@ from pymc_dirdp.releases.opened import from_text, opened, text_of
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.view import view
-from pymc_dirdp.texts.grammar import digest, to_lines, to_builtin, parse
+from pymc_dirdp.texts.grammar import digest, parse, to_builtin, to_lines
 from tests.planned import planned_sample
 from tests.releases.test_text import APPROX, KINDS, three_questions, two_tables
 
