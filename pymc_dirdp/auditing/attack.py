@@ -50,7 +50,7 @@ def audit(
         takes the worst ones that are known for the mechanism, or for a claim that is one. A black box needs a pair,
         because outputs do not tell which neighbours lose most.
     claim : Guarantee or PrivacyCurves, optional
-        What is stated about the mechanism. A guarantee is attacked in its own measure. Curves, such as those of
+        The claim about the mechanism. A guarantee is attacked in its own measure. Curves, such as those of
         another mechanism, are attacked at each `delta` and at epsilon 0, where small mistakes show first.
     delta : float or sequence of float, default 1e-5
         The deltas for which epsilon is bounded, each in [0, 1); 0 is pure differential privacy.
@@ -68,7 +68,7 @@ def audit(
         Attack the floating-point numbers too, and not only the distribution that they stand for: the last bits that are
         zero tell how a sum was rounded, and so what was added. This attack breaks all noise in floating point.
     random_seed : int, SeedSequence, Generator or None
-        For mechanisms of this library. There are no real data here, so it is harmless.
+        For mechanisms of this library. It does not affect privacy, because there are no real data.
 
     Returns
     -------

@@ -103,7 +103,7 @@ def check_curve(
     pair : tuple of two arrays, optional
         Made-up neighbours. None takes the worst ones.
     claim : Guarantee, optional
-        What is stated about the mechanism, for example by somebody who calibrated it.
+        The claim about the mechanism, for example by somebody who calibrated it.
     epsilons : sequence of float, optional
         The points at which `delta` is compared, each >= 0. None takes nine, from 0 to where delta is 1e-8.
     orders : sequence of float
@@ -433,7 +433,7 @@ class Audit(Tabular):
     prob : float
         All bounds hold at once with this probability at least, over the outputs.
     claim : Guarantee, PrivacyCurves or None
-        What was stated about the mechanism.
+        The claim about the mechanism.
     last_bits : bool
         Whether the last bits of floating-point numbers were looked at.
     bounds : tuple of Bound

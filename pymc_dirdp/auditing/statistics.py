@@ -59,7 +59,7 @@ class Source:
 
     @property
     def default_draws(self) -> int:
-        """How many releases an audit makes of each data set by default."""
+        """The default number of releases of each data set in an audit."""
         return 100_000 if self.known is None else self.known.outputs_to_audit(str(self.sampler))
 
     def releases(self, counts: Array, n: int, rng: np.random.Generator) -> Outputs:

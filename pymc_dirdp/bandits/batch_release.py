@@ -142,7 +142,7 @@ def _log_fraction(a: float, b: float, x: Array) -> Array:
 
 
 def _least_noise[Noise: PrivacyCurves](guarantee: Guarantee, noise: Callable[[float], Noise]) -> Noise:
-    """The mechanism of the smallest scale that keeps a guarantee."""
+    """The mechanism of the smallest scale that satisfies a guarantee."""
     guarantee = Guarantee.checked(guarantee=guarantee)
 
     def excess(inverse: float) -> float:
@@ -168,7 +168,7 @@ class BatchNoise(PrivacyCurves):
     scale : float
         Scale of the noise, positive; it is rounded up to 41 binary digits.
     rewards : int
-        How many rewards one person gives at most. Their changes to all sums add up to no more than that.
+        The maximum number of rewards of one person. Their changes to all sums add up to no more than that.
 
     Examples
     --------
@@ -196,7 +196,7 @@ class BatchNoise(PrivacyCurves):
 
     @classmethod
     def for_guarantee(cls, guarantee: Guarantee, *, rewards: int = 1, worths: tuple[float, ...] = ()) -> Self:
-        """The least noise that keeps a guarantee for the whole run. No worth changes it.
+        """The least noise that satisfies a guarantee for the whole run. No worth changes it.
 
         Raises
         ------
@@ -263,7 +263,7 @@ class BatchCounts(PrivacyCurves):
     worths : tuple of float
         What a reward in each cell is worth, from 0 to 1, ascending; at least two.
     rewards : int
-        How many rewards one person gives at most.
+        The maximum number of rewards of one person.
 
     References
     ----------
@@ -306,7 +306,7 @@ class BatchCounts(PrivacyCurves):
 
     @classmethod
     def for_guarantee(cls, guarantee: Guarantee, *, rewards: int = 1, worths: tuple[float, ...] = ()) -> Self:
-        """The least noise that keeps a guarantee for the whole run.
+        """The least noise that satisfies a guarantee for the whole run.
 
         Raises
         ------

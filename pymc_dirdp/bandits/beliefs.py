@@ -233,7 +233,7 @@ class Belief(GridBelief):
             # A posterior that lives on less than this share of its grid gets a finer one.
             if last - first > 0.1 * CELLS:
                 return belief
-            # Room on both sides, so that the next sums seldom need another grid.
+            # Room on both sides, so that the next sums rarely need another grid.
             room = last - first
             low, high = belief.grid.angles[[max(first - room, 0), min(last + room, CELLS)]]
             belief = Belief(self.prior, self.mechanism, self.batches, Grid(float(low), float(high)))

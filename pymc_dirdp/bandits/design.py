@@ -70,7 +70,7 @@ class Design:
         rewards: int,
         worths: tuple[float, ...] = (),
     ) -> "Design":
-        """The rules that keep a guarantee for a whole run of any length; `worths` are those of `utilities`."""
+        """The rules that satisfy a guarantee for a whole run of any length; `worths` are those of `utilities`."""
         kind = KINDS[one_of(KINDS, mechanism=BatchNoise.name if mechanism is None else mechanism)]
         chosen = kind.for_guarantee(guarantee, rewards=integer(1, contribution=rewards), worths=worths)
         first_size = chosen.first_batch if first_batch is None else first_batch
@@ -83,7 +83,7 @@ class Design:
 
     @property
     def rewards(self) -> int:
-        """How many rewards one person gives at most."""
+        """The maximum number of rewards of one person."""
         return self.mechanism.rewards
 
     @property
@@ -130,7 +130,7 @@ class Design:
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """The rules that a text states; errors of all kinds if it states none."""
+        """The rules that a text states; any of several errors if it is invalid."""
         kind = KINDS[facts["mechanism"]]
         names = [field.name for field in fields(kind)]
         mechanism = value_of(kind, {name: facts[name] for name in names})
@@ -186,7 +186,7 @@ class EveryRound:
     Raises
     ------
     UnattainableError
-        If no draw keeps so little of the guarantee, or it is pure or zero-concentrated.
+        If no draw satisfies so little of the guarantee, or it is pure or zero-concentrated.
 
     Examples
     --------
@@ -208,7 +208,7 @@ class EveryRound:
         self.mechanism = self._calibrated()
 
     def _calibrated(self) -> DirichletMechanism:
-        """The mechanism of one draw, such that all of them keep the guarantee together."""
+        """The mechanism of one draw, such that all of them satisfy the guarantee together."""
 
         def calibrated(_: str, share: Guarantee) -> DirichletMechanism:
             return calibrate(share, prior=np.array(self.prior), mechanism=Dirichlet(strategy="temper"))

@@ -41,7 +41,7 @@ class Worth:
         return len(self._utilities or ())
 
     def checked(self, reward: object) -> Fraction:
-        """A reward as an exact number in [0, 1]. Errors hold no reward."""
+        """A reward as an exact number in [0, 1]. Errors contain no reward."""
         if self._utilities is None:
             return _in_unit_interval(reward)
         if not isinstance(reward, str) or reward not in self._utilities:
@@ -112,7 +112,7 @@ def checked_utilities(utilities: Mapping[str, float] | None) -> dict[str, float]
 
 
 def _in_unit_interval(reward: object) -> Fraction:
-    """A reward as the exact number that the double is. Errors hold no reward."""
+    """A reward as the exact number that the double is. Errors contain no reward."""
     try:
         value = float(reward)  # type: ignore[arg-type]
     except (OverflowError, TypeError, ValueError):
@@ -147,7 +147,7 @@ class Settings[Rules: Design | EveryRound]:
         All that there ever were; new ones come at the end.
     guarantee : Guarantee
     design : Design or EveryRound
-        The public rules, which keep the guarantee.
+        The public rules, which satisfy the guarantee.
     unit : str
         Whom the guarantee protects: "reward", or a name for people.
     utilities : dict of str to float, or None
@@ -204,7 +204,7 @@ class Settings[Rules: Design | EveryRound]:
 
     @property
     def rewards(self) -> int:
-        """How many rewards one unit gives at most."""
+        """The maximum number of rewards of one unit."""
         return self.design.rewards
 
     @property

@@ -180,7 +180,7 @@ def simulate_bandit(
         Rounds at which regret is recorded; the horizon is added. Inside a batch regret is a straight line, which is
         exact in the mean.
     random_seed : int, SeedSequence, Generator or None
-        Harmless: nobody's data are used.
+        A seed does not affect privacy here, because no data are used.
     progressbar : bool, default True
 
     Returns

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @user_facing
 @final
 class ThompsonSampler(BanditView):
-    """A bandit whose whole run, of any length, keeps one guarantee for each reward.
+    """A bandit whose whole run, of any length, satisfies one guarantee for each reward.
 
     Each arm has an open batch of rewards. When it is full, its sum is released once with noise; the posterior of the
     arm is multiplied by the likelihood of the noisy sum, and nothing is forgotten. Between two releases arms are
@@ -179,7 +179,7 @@ class ThompsonSampler(BanditView):
         Parameters
         ----------
         size : int, optional
-            How many visitors.
+            The number of visitors.
         theta : array_like, shape (arms,), optional
             A draw of all mean rewards from a model of your own, such as that of :meth:`model`; the arm with the largest
             is chosen.
@@ -220,7 +220,7 @@ class ThompsonSampler(BanditView):
         Raises
         ------
         DataError
-            If a reward is missing or outside of [0, 1]. The message holds no reward.
+            If a reward is missing or outside of [0, 1]. The message contains no reward.
         ArgumentError
             If an arm is unknown, or `person` is missing.
         ReleaseError

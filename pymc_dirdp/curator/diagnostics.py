@@ -146,7 +146,7 @@ def _distributions(stored: Opened, model: pm.Model) -> tuple[tuple[Distribution,
     distributions, private = [], {}
     for table in own_tables:
         distribution, mechanism = own_distribution(table, model), stored.tables[table.name].mechanism
-        # It checks that the counts keep the guarantee of `min_count`.
+        # It checks that the counts satisfy the guarantee of `min_count`.
         mechanism.check(distribution.counts)
         distributions.append(distribution)
         if (tempered := mechanism.tempered) is not None:

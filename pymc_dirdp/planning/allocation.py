@@ -1,4 +1,4 @@
-"""One target, many tables: how much each may lose, and the mechanisms that together keep the guarantee."""
+"""One target, many tables: how much each may lose, and the mechanisms that together satisfy the guarantee."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -66,7 +66,7 @@ def allocate[M: Mechanism](
     Parameters
     ----------
     guarantee : Guarantee
-        What all tables and draws together have to keep.
+        What all tables and draws together have to satisfy.
     calibrate : callable
         The mechanism of a table, by its name, for a guarantee of its own.
     weights : mapping of str to float
@@ -78,7 +78,7 @@ def allocate[M: Mechanism](
     once : collection of str
         The tables for which one release serves all draws.
     before : sequence of (PrivacyCurves, int), default ()
-        What the same people have lost before, and how often; the guarantee has to cover it.
+        Earlier releases about the same people, and how often; the guarantee covers them, too.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def allocate[M: Mechanism](
     Raises
     ------
     UnattainableError
-        If no setting keeps the guarantee, or `earlier` leaves nothing of it.
+        If no setting satisfies the guarantee, or `earlier` leaves nothing of it.
 
     References
     ----------
@@ -131,7 +131,7 @@ def _largest_budget[M: Mechanism](
     *,
     max_shared: float = 1e3,
 ) -> dict[str, M] | None:
-    """Mechanisms for the largest divergence, at the order of `start`, that keeps the guarantee.
+    """Mechanisms for the largest divergence, at the order of `start`, that satisfies the guarantee.
 
     None if all divergences keep it, so that a lower order reaches further. Sums of losses of several tables take
     minutes above `max_shared`.

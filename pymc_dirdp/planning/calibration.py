@@ -1,4 +1,4 @@
-"""Calibration of Dirichlet draws: the setting that keeps a guarantee and has the least expected error."""
+"""Calibration of Dirichlet draws: the setting that satisfies a guarantee and has the least expected error."""
 
 import math
 from collections.abc import Callable
@@ -79,11 +79,11 @@ class Boundary:
         return log_excess(*self._curves(r, s, spread=True).loss(self.guarantee))
 
     def largest_r(self, s: float, *, guess: float = 1.0, rtol: float = 2e-12) -> float:
-        """The largest concentration that keeps the guarantee with this prior; the search starts at `guess`."""
+        """The largest concentration that satisfies the guarantee with this prior; the search starts at `guess`."""
         return _outermost(lambda r: self.excess(r, s), start=guess, rtol=rtol)
 
     def least_s(self, r: float, *, guess: float = 1.0, rtol: float = 2e-12, max_s: float = 1e12) -> float:
-        """The least `s >= 0` that keeps the guarantee at this `r`; the search starts at `guess`.
+        """The least `s >= 0` that satisfies the guarantee at this `r`; the search starts at `guess`.
 
         With more than `max_s`, doubles no longer resolve what one record changes.
         """
@@ -179,7 +179,7 @@ def calibrate_dirichlet(
     contribution: Contribution | int = 1,
     public_totals: bool = False,
 ) -> DirichletMechanism:
-    """The Dirichlet mechanism that keeps a guarantee and wastes nothing of it, as :func:`pymc_dirdp.calibrate` says.
+    """The Dirichlet mechanism that satisfies a guarantee and uses all of it, as :func:`pymc_dirdp.calibrate` says.
 
     Returns
     -------

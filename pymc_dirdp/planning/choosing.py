@@ -1,9 +1,9 @@
 """From a guarantee to the mechanisms of all tables. Under `"auto"` whole plans are compared, and no data decide.
 
 A candidate is a kind of mechanism for every table. Its parameters are solved so that the composition that a release
-states keeps the guarantee, and it is judged by what the user will have in the end: the tables' estimates, or the next
-record of a model that predicts. Where all tables take one kind, these are the first candidates, and so are marginals of
-all tables; then tables change their kind while that makes the whole better.
+states satisfies the guarantee, and it is judged by what the user will have in the end: the tables' estimates, or the
+next record of a model that predicts. Where all tables take one kind, these are the first candidates, and so are
+marginals of all tables; then tables change their kind while that makes the whole better.
 """
 
 import math
@@ -38,7 +38,7 @@ _MEASURED = {f"marginals ({measure})": measure for measure in MEASURES}
 @final
 @dataclass(frozen=True)
 class Choice:
-    """The expected errors of all mechanisms that can keep a guarantee.
+    """The expected errors of all mechanisms that can satisfy a guarantee.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Choice:
         return self.expected_kl[0][0]
 
     def advantage(self, kind: str) -> float:
-        """The error of `kind` over that of the best; `inf` if it cannot keep the guarantee."""
+        """The error of `kind` over that of the best; `inf` if it cannot satisfy the guarantee."""
         return dict(self.expected_kl).get(kind, math.inf) / max(self.expected_kl[0][1], 1e-300)
 
 
@@ -105,13 +105,13 @@ class Terms:
     groups : sequence of tuple of str
         The tables that one person's records may feed together; every table is in one at least.
     adjacency : str
-        What one person can change.
+        The neighbouring relation.
     public_totals : bool
         Whether the numbers of records are public, so that noise may add up to 0.
     draws : int
-        How many draws are released of mechanisms whose draws are the release.
+        The number of released draws of mechanisms whose draws are the release.
     before : sequence of (PrivacyCurves, int)
-        What the same people have lost before, and how often.
+        Earlier releases about the same people, and how often.
     calibration : mapping
         What `strategy`, `objective` and `min_count` are for kinds that have strategies.
     measured : Marginals
@@ -167,7 +167,7 @@ def of_kind(
     public_totals: bool = False,
     **strategy: Any,
 ) -> TableMechanism:
-    """The mechanism of a kind that keeps a guarantee for one table.
+    """The mechanism of a kind that satisfies a guarantee for one table.
 
     Parameters
     ----------
@@ -192,12 +192,12 @@ def of_kind(
 def choose(
     guarantee: Guarantee, tables: Mapping[str, TableFacts], terms: Terms, *, mechanism: str = "auto"
 ) -> tuple[Mechanisms, dict[str, Choice]]:
-    """The mechanisms that keep a guarantee together.
+    """The mechanisms that satisfy a guarantee together.
 
     Parameters
     ----------
     guarantee : Guarantee
-        What all tables have to keep together.
+        What all tables have to satisfy together.
     tables : mapping of str to TableFacts
     terms : Terms
     mechanism : str, default "auto"
@@ -207,14 +207,14 @@ def choose(
     Returns
     -------
     mechanisms : dict of str to TableMechanism
-        Their composition, with what was lost before, keeps the guarantee.
+        Their composition, with what was lost before, satisfies the guarantee.
     choices : dict of str to Choice
         Under `"auto"` the errors that decided; otherwise empty.
 
     Raises
     ------
     UnattainableError
-        If no mechanism, or not this one, keeps the guarantee.
+        If no mechanism, or not this one, satisfies the guarantee.
     ArgumentError
         If errors cannot be compared, as without a number of records.
 
@@ -289,7 +289,7 @@ class _Plans:
         self._refused: DirdpError | None = None
 
     def mechanisms(self, kinds: Mapping[str, str]) -> Mechanisms:
-        """The mechanisms of these kinds that keep the guarantee together. All tables with joint noise share one."""
+        """The mechanisms of these kinds that satisfy the guarantee together. All tables with joint noise share one."""
         in_network = all(facts.axes for facts in self._tables.values())
         if in_network and (kind := next(iter(kinds.values()))) in ("marginals", *_MEASURED):
             return self._marginals_plan(kind)
@@ -436,7 +436,7 @@ class _Plans:
         return () if self._terms.prediction_loss is None else tuple(_MEASURED)
 
     def _try(self, chosen_kinds: Mapping[str, str]) -> _Candidate | None:
-        """The plan with these kinds; None if it cannot keep the guarantee, or its error is not known.
+        """The plan with these kinds; None if it cannot satisfy the guarantee, or its error is not known.
 
         A table that a kind is not for takes geometric noise in its place.
         """

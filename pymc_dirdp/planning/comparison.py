@@ -1,4 +1,4 @@
-"""Comparisons without data: of all mechanisms that keep a guarantee, and with the least error that any can have."""
+"""Comparisons without data: of all mechanisms that satisfy a guarantee, and with the least error that any can have."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ class Score:
     l_inf, hellinger : float
         Expected largest error of a frequency, and expected Hellinger distance of frequencies, averaged over rows.
     pure : bool
-        Whether it also keeps pure differential privacy.
+        Whether it also satisfies pure differential privacy.
     """
 
     mechanism: str
@@ -65,20 +65,20 @@ class Score:
 @final
 @dataclass(frozen=True, repr=False)
 class Comparison(Tabular):
-    """Scores of all mechanisms that can keep one guarantee. `print` it, let a notebook show it, or take `frame()`.
+    """Scores of all mechanisms that can satisfy one guarantee. `print` it, let a notebook show it, or take `frame()`.
 
     Attributes
     ----------
     guarantee : Guarantee
         What each of them guarantees.
     adjacency : str
-        What one person can change.
+        The neighbouring relation.
     scores : tuple of Score
         One for each mechanism, in the order in which they were tried.
     baseline : Score
         The score of the posterior itself, which is not private.
     unattainable : tuple of str
-        The mechanisms that cannot keep the guarantee.
+        The mechanisms that cannot satisfy the guarantee.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def compare(
     Parameters
     ----------
     guarantee : Guarantee
-        What each mechanism has to keep, for one table.
+        What each mechanism has to satisfy, for one table.
     prior : array_like, shape (..., d)
         The model's own prior, positive. Data sets are simulated from it.
     n_records : int

@@ -69,7 +69,7 @@ def estimate_error(
         The public numbers of records of parts of the rows: the entries of the axes along which a person stays in place,
         see :meth:`Contribution.rows_by_entry`. Only the rows of one part divide its records in an unknown way.
     draws : int, default 1
-        How many draws are released, where each is a release.
+        The number of released draws, where each is a release.
 
     Examples
     --------
@@ -190,7 +190,7 @@ class _Rows:
 
         They have about so many `cells`, of 3 tables at least and `most` tables at most.
         """
-        # A fixed seed is harmless: there is no data here, and what is planned twice comes out the same.
+        # A seed does not affect privacy here, because no data are used, and repeated plans are equal.
         rng = np.random.default_rng(20261121)
         n_rows, d = prior.shape
         # More rows of one table than these are not looked at.
@@ -250,7 +250,7 @@ class _Noise:
         # Noise that adds up to 0 in each row tells its total.
         tells_totals = np.array_equal(totals, rows.sizes)
         self.seen = totals, 0.0 if tells_totals else noise.sd * math.sqrt(z.shape[-1]) + 1
-        # A count lies within so many standard deviations of where its release says.
+        # The maximum distance of a count from its release, in standard deviations.
         reach = 12.0 * noise.sd + 1
         self._cells = _Cells.between(z - reach, z + reach, rows, lambda x, z: noise.log_pmf(z - x), (z,))
 
@@ -281,7 +281,7 @@ class _Draws:
         size = (self._r * totals + self._alpha.sum(axis=-1))[:, None]
         parameters = self._mean * size
         middle = (parameters - self._alpha) / self._r
-        # A count lies within so many standard deviations of where its release says.
+        # The maximum distance of a count from its release, in standard deviations.
         reach = 12.0 * np.sqrt(np.maximum(parameters, 1.0) / self._draws) / self._r + 1
         slopes = self._r * self._logs
         return _Cells.between(middle - reach, middle + reach, self._rows, self._log_likelihood, (self._alpha,), slopes)

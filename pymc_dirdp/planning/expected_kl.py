@@ -186,7 +186,7 @@ def predicted_data(prior: Array, n_records: int, simulations: int | None = None,
     size = max(1, round(n_records / n_rows))
     if simulations is None:
         simulations = min(5_000, max(100, n_cells // prior.size))
-    # A fixed seed is harmless: there is no data here, and what is planned twice comes out the same.
+    # A seed does not affect privacy here, because no data are used, and repeated plans are equal.
     rng = np.random.default_rng(20261121)
     return rng.multinomial(size, dirichlet(prior, simulations, rng))
 

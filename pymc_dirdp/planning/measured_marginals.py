@@ -1,4 +1,4 @@
-"""Which marginals of the tables of a model are measured, and with how much noise, so that all keep one guarantee."""
+"""Which marginals of the tables of a model are measured, and with how much noise, so that all satisfy one guarantee."""
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ class Marginal:
     table : str
         The table whose counts are summed.
     axes : tuple of int
-        Those of its axes that stay, in rising order.
+        Those of its axes that stay, in ascending order.
     names : tuple of str
         The names of these axes.
     cells : int
@@ -136,11 +136,11 @@ class Protected:
     ----------
     adjacency : str
     records : mapping of str to int or Contribution
-        How many records a person holds in each table at most, and in which of its rows.
+        The maximum number of records of a person in each table, and in which of its rows.
     public_totals : bool
         Whether the number of records is public, so that noise may add up to 0.
     before : tuple of (PrivacyCurves, int)
-        What the same people have lost before, and how often; the guarantee has to cover it.
+        Earlier releases about the same people, and how often; the guarantee covers them, too.
     shapes : mapping of str to tuple of int
         The shape of each table; needed where the records lie in certain rows.
     """
@@ -262,12 +262,12 @@ def choose_noise(
     target: str | None = None,
     rough: float = 1e-2,
 ) -> tuple[str, list[float]]:
-    """The kind of noise, and its parameter for each marginal, with the least error that keep a guarantee together.
+    """The kind of noise, and its parameter for each marginal, with the least error that satisfy a guarantee together.
 
     Parameters
     ----------
     guarantee : Guarantee
-        What all marginals together have to keep.
+        What all marginals together have to satisfy.
     marginals, weights, n_records, target : optional
         As for :func:`weights_of`.
     people : Protected
@@ -279,7 +279,7 @@ def choose_noise(
     Raises
     ------
     UnattainableError
-        If no noise of this kind keeps the guarantee.
+        If no noise of this kind satisfies the guarantee.
     """
     one_of(("auto", *NOISES), noise=noise)
 
@@ -301,7 +301,7 @@ def choose_noise(
     candidates = {kind: roughly(kind) for kind in kinds}
     best = min(candidates, key=lambda kind: _log_variance(marginals, people, kind, candidates[kind][1]))
     weights_used, guess = candidates[best]
-    # The noise is the least that keeps the guarantee, up to this share of it.
+    # The noise is the least that satisfies the guarantee, up to this share of it.
     return best, _least_noise(
         guarantee, marginals, people, best, weights_used, rtol=1e-6, start=1 / min(guess), factor=1 + 2 * rough
     )
@@ -326,7 +326,7 @@ def _least_noise(
     weights: Sequence[float],
     **search: float,
 ) -> list[float]:
-    """The parameters in proportion to one over the root of the weights: the least that keep the guarantee.
+    """The parameters in proportion to one over the root of the weights: the least that satisfy the guarantee.
 
     The search is for the inverse of the least of them, and `search` are arguments of `last_safe`.
     """
@@ -407,7 +407,7 @@ def measured(
     Parameters
     ----------
     guarantee : Guarantee
-        What all of them together have to keep.
+        What all of them together have to satisfy.
     tables : mapping of str to (Axes, array)
         The axes and the prior of each; those with two categories and more, of one network.
     people : Protected
@@ -422,7 +422,7 @@ def measured(
     ArgumentError
         If an option does not fit, or a table is too large.
     UnattainableError
-        If no noise keeps the guarantee.
+        If no noise satisfies the guarantee.
     """
     axes = {name: own_axes for name, (own_axes, _) in tables.items()}
     marginals = marginals_of(axes, options.measure)

@@ -22,7 +22,7 @@ class MechanismOptions:
     Parameters
     ----------
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one person can change. Under replace-one the total number of records is public.
+        The neighbouring relation. Under replace-one the total number of records is public.
     mechanism : {"dirichlet", "gaussian", "geometric", "auto", "marginals", ...} or settings
         `"dirichlet"` draws from a tempered and smoothed posterior; under `PureDP` and `ZeroCDP` on a coarser grid, by
         the exact sampler alone; :class:`pymc_dirdp.mechanisms.Dirichlet` has its settings. `"gaussian"` (discrete
@@ -53,7 +53,7 @@ class MechanismOptions:
         Number of posterior draws in the release. Draws of the Dirichlet mechanism compose: more of them lose more
         privacy.
     min_count : float, default 0.0
-        The public guarantee that every cell of every data set that could occur holds at least so many records.
+        The public guarantee that every cell of every data set that could occur has at least this many records.
     """
 
     adjacency: AdjacencyName = "replace-one"

@@ -45,7 +45,7 @@ def calibrate(
 def calibrate(
     guarantee: Guarantee, *, prior: ArrayLike, n_records: int | None = None, **options: Unpack[TablePlanning]
 ) -> TableMechanism:
-    """The mechanism that keeps a guarantee for one table, and wastes nothing of it.
+    """The mechanism that satisfies a guarantee for one table, and uses all of it.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def calibrate(
         `r <= 1`, so that a loose guarantee gives back the posterior unchanged; `"estimate"` the divergence of the draw
         from the data's frequencies (P1's measure).
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one person can change.
+        The neighbouring relation.
     contribution : Contribution or int, default 1
         What one person can add to the table. An integer means so many records at most, anywhere in the table.
     public : iterable of str or bool, default ()
@@ -72,15 +72,15 @@ def calibrate(
         for a plan under replace-one. Noise may then add up to 0, and a table with one row of two categories loses less
         in a draw (Theory, Theorem 14).
     min_count : float, default 0.0
-        The public guarantee that every cell of every data set that could occur holds at least so many records.
+        The public guarantee that every cell of every data set that could occur has at least this many records.
     released_draws : int, default 1
-        How many draws keep the guarantee together. Noise is released once for all of them.
+        How many draws satisfy the guarantee together. Noise is released once for all of them.
 
     Returns
     -------
     mechanism : DirichletMechanism, or another TableMechanism
-        One draw of it, or so many, keep the guarantee. Where there is a boundary, the `r` of a Dirichlet draw is within
-        1e-9 relative of it, or within 1e-4 for `ZeroCDP`.
+        One draw of it, or so many, satisfy the guarantee. Where there is a boundary, the `r` of a Dirichlet draw is
+        within 1e-9 relative of it, or within 1e-4 for `ZeroCDP`.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def expected_error(
     Parameters
     ----------
     guarantee : Guarantee
-        What the table has to keep.
+        What the table has to satisfy.
     prior : array_like, shape (..., d)
         The model's own prior, positive.
     n_records : int
@@ -146,7 +146,7 @@ def expected_error(
     Returns
     -------
     error : float
-        `inf` if the mechanism cannot keep the guarantee.
+        `inf` if the mechanism cannot satisfy the guarantee.
 
     References
     ----------
@@ -241,7 +241,7 @@ def least_records(
     kl : float
         Target in nats, positive.
     guarantee : Guarantee
-        What the table has to keep.
+        What the table has to satisfy.
     prior, of, **options
         As for :func:`expected_error`.
 
@@ -295,7 +295,7 @@ class Frontier(Tabular):
     ----------
     guarantees : tuple of Guarantee
     expected_kl : dict of str to tuple of float
-        For each mechanism the expected error at each guarantee, in nats; `inf` where it cannot keep it.
+        For each mechanism the expected error at each guarantee, in nats; `inf` where it cannot satisfy it.
     measure : str
         What the errors are of, in words.
     n_records : int

@@ -221,7 +221,7 @@ class SpreadRecords(LossCurves):
 def gains(order: float, cells: tuple[float, ...], n_cells: int, r: float, records: int) -> float:
     """The largest sum of divergences of `n_cells` cells that gain `records` together; a bound for many records.
 
-    `cells` are their smallest prior parameters in rising order. The larger part of a partition belongs in the cell
+    `cells` are their smallest prior parameters in ascending order. The larger part of a partition belongs in the cell
     with the smaller parameter (Theory, section 6).
     """
     if records > _MAX_SPREAD:
