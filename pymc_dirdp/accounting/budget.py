@@ -208,9 +208,9 @@ class Balance:
             )
         rule = fixed_rule or _tightest(amounts)
         if not all(amount.within for amount in amounts[rule]):
-            now = "; ".join(f"{amount.label}: {amount.state}" for amount in previous_amounts.get(rule, ()))
-            then = "; ".join(f"{amount.label}: {float(amount.spent):.6g}" for amount in amounts[rule])
-            raise BudgetError(f"Now {now}. With it {then}.")
+            current = "; ".join(f"{amount.label}: {amount.state}" for amount in previous_amounts.get(rule, ()))
+            requested = "; ".join(f"{amount.label}: {float(amount.spent):.6g}" for amount in amounts[rule])
+            raise BudgetError(f"Now {current}. With it {requested}.")
         return rule if self.header.adaptive else None
 
     def largest_admitted(self, template: Guarantee) -> Guarantee | None:

@@ -368,7 +368,7 @@ class Ledger(Tabular):
         if mechanism is not None and not mechanism.satisfies(guarantee):
             raise ArgumentError(f"The mechanism does not satisfy {guarantee}, so it cannot be recorded as that.")
         cost = cost_of(self.limit, guarantee, mechanism, adaptive=self.adaptive)
-        return Entry(0, _now(), what, guarantee, cost, **facts)
+        return Entry(0, _utc_time(), what, guarantee, cost, **facts)
 
     def _record(self, requests: Sequence[Entry], adjacency: str | None) -> tuple[Entry, ...]:
         """The entries of some releases or reservations, which are durable once this returns."""
@@ -378,7 +378,7 @@ class Ledger(Tabular):
                 "do not add up. Keep a ledger for each."
             )
         try:
-            return self._store.record(lambda balance: balance.admit(requests, _now()))
+            return self._store.record(lambda balance: balance.admit(requests, _utc_time()))
         except BudgetError as error:
             # Outside of the transaction, because the search is slow and would block other writers.
             balance = self._store.balance
@@ -434,5 +434,5 @@ class Ledger(Tabular):
         self._store = Store(**state)
 
 
-def _now() -> str:
+def _utc_time() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.intervals import Counts, Event, Measure, Scores, chosen, counted, measures, parts
 from pymc_dirdp.auditing.result import Audit, Bound, family_of, rarest_event, refutable
-from pymc_dirdp.auditing.statistics import BlackBox, Seen, Source, Statistic, commonest_shape, learned, seen
+from pymc_dirdp.auditing.statistics import BlackBox, Seen, Source, Statistic, as_rows, commonest_shape, learned
 from pymc_dirdp.checks import integer, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.literals import SamplerName
@@ -107,7 +107,7 @@ def audit(
     samples = [source.releases(z, m, rng) for z, m in zip((x, y), sizes, strict=True)]
     # The shape is learned from the same outputs as the statistics.
     shape = commonest_shape(*(outputs[: split.learned] for outputs in samples))
-    from_x, from_y = (seen(outputs, shape) for outputs in samples)
+    from_x, from_y = (as_rows(outputs, shape) for outputs in samples)
     statistics = _statistics(model, from_x[: split.learned], from_y[: split.learned], x, y, last_bits)
 
     def scores(statistic: Statistic, part: slice) -> Scores:

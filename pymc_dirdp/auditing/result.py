@@ -475,7 +475,9 @@ class Audit(Tabular):
         ]
         if not sentences:
             return ""
-        return "\n".join([f"With {self.n} draws from each of the two data sets:", *(f"  {one}" for one in sentences)])
+        return "\n".join(
+            [f"With {self.n} draws from each of the two data sets:", *(f"  {sentence}" for sentence in sentences)]
+        )
 
     @property
     def blind_spots(self) -> str:

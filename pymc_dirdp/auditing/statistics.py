@@ -114,7 +114,7 @@ def commonest_shape(*samples: Outputs) -> tuple[int, ...]:
     return shape
 
 
-def seen(outputs: Outputs, shape: tuple[int, ...]) -> Seen:
+def as_rows(outputs: Outputs, shape: tuple[int, ...]) -> Seen:
     """Outputs as rows of numbers. A shape that was learned from other outputs keeps the counting honest."""
     inside = np.array([output.shape == shape for output in outputs], dtype=bool)
     size = int(np.prod(shape, dtype=np.int64))

@@ -81,13 +81,13 @@ def log_probability(z: int, n: int, mu: ArrayLike, scale: float) -> Array:
     if not np.all((share > 0) & (share < 1)):
         raise ArgumentError("Expected every mu strictly between 0 and 1.")
     success, failure = np.log(share), np.log1p(-share)
-    more, less = np.logaddexp(failure, success + u), np.logaddexp(failure, success - u)
+    raised, lowered = np.logaddexp(failure, success + u), np.logaddexp(failure, success - u)
     below = np.full(share.shape, -np.inf)
     above = np.full(share.shape, -np.inf)
     if z >= 0:
-        below = n * more - u * z + _log_at_most(z, n, success + u - more, failure - more)
+        below = n * raised - u * z + _log_at_most(z, n, success + u - raised, failure - raised)
     if z < n:
-        above = n * less + u * z + _log_at_most(n - z - 1, n, failure - less, success - u - less)
+        above = n * lowered + u * z + _log_at_most(n - z - 1, n, failure - lowered, success - u - lowered)
     # The noise is 0 with probability (1 - q) / (1 + q).
     return np.asarray(np.log(np.tanh(u / 2)) + np.logaddexp(below, above))
 
@@ -96,9 +96,9 @@ def slope(z: int, n: int, mu: ArrayLike, scale: float) -> Array:
     """The derivative of :func:`log_probability` in `mu`: one trial more that succeeds, against one that fails."""
     if n == 0:
         return np.zeros(np.shape(mu))
-    here = log_probability(z, n, mu, scale)
-    gain, loss = (log_probability(z - one, n - 1, mu, scale) for one in (1, 0))
-    return np.asarray(n * (np.exp(gain - here) - np.exp(loss - here)))
+    middle = log_probability(z, n, mu, scale)
+    gain, loss = (log_probability(z - number, n - 1, mu, scale) for number in (1, 0))
+    return np.asarray(n * (np.exp(gain - middle) - np.exp(loss - middle)))
 
 
 def _log_at_most(z: int, n: int, log_p: Array, log_rest: Array, *, small: float = 1e-290) -> Array:
@@ -334,12 +334,12 @@ class BatchCounts(PrivacyCurves):
     def release(self, counts: tuple[int, ...], bits: Bits) -> tuple[int, ...]:
         """The noisy counts of a batch. The noise is drawn with integers alone."""
         noise = zero_sum_laplace(Fraction(self.scale), len(self.worths), bits)
-        return tuple(int(count + one) for count, one in zip(counts, noise, strict=True))
+        return tuple(int(count + number) for count, number in zip(counts, noise, strict=True))
 
     def simulated(self, counts: tuple[int, ...], rng: np.random.Generator) -> tuple[int, ...]:
         """Noisy counts of made-up rewards, in floating point."""
         noise = fast_zero_sum_laplace(self.scale, 1, len(self.worths), rng)[0]
-        return tuple(int(count + one) for count, one in zip(counts, noise, strict=True))
+        return tuple(int(count + number) for count, number in zip(counts, noise, strict=True))
 
     def facts(self) -> Sequence[tuple[str, str]]:
         """What a report says of the noise."""
@@ -356,7 +356,7 @@ class BatchCounts(PrivacyCurves):
         """Whether a batch can have output this: integers that add up to its size, with noise below 2000 scales."""
         if type(released) is not tuple or len(released) != len(self.worths):
             return False
-        if not all(type(one) is int for one in released) or sum(released) != size:
+        if not all(type(number) is int for number in released) or sum(released) != size:
             return False
         return bool(sum(map(abs, released)) <= size + 2000 * len(released) * Fraction(self.scale))
 

@@ -73,7 +73,7 @@ class _OfMeans(Op):
 class _Released(_OfMeans):
     @override
     def make_node(self, *inputs: Any) -> Any:
-        return Apply(self, [pt.as_tensor_variable(one) for one in inputs], [pt.dscalar()])
+        return Apply(self, [pt.as_tensor_variable(value) for value in inputs], [pt.dscalar()])
 
     @override
     def perform(self, node: Any, inputs: Sequence[Any], output_storage: Any) -> None:
@@ -87,7 +87,7 @@ class _Released(_OfMeans):
 class _Slopes(_OfMeans):
     @override
     def make_node(self, *inputs: Any) -> Any:
-        return Apply(self, [pt.as_tensor_variable(one) for one in inputs], [pt.dvector()])
+        return Apply(self, [pt.as_tensor_variable(value) for value in inputs], [pt.dvector()])
 
     @override
     def perform(self, node: Any, inputs: Sequence[Any], output_storage: Any) -> None:

@@ -115,9 +115,9 @@ class ShareBelief(GridBelief):
         order = np.argsort(self._means, kind="stable")
         # On a grid, so many Beta distributions are averaged.
         groups = np.array_split(order, min(100, len(order)))
-        means = np.array([self._means[one].mean() for one in groups])
-        variances = np.array([self._variances[one].mean() + self._means[one].var() for one in groups])
-        shares = np.array([len(one) for one in groups]) / len(order)
+        means = np.array([self._means[item].mean() for item in groups])
+        variances = np.array([self._variances[item].mean() + self._means[item].var() for item in groups])
+        shares = np.array([len(item) for item in groups]) / len(order)
         # A posterior that is narrower than a cell is widened to it.
         width = np.sqrt(means * (1 - means)) * 2 * (self.grid.high - self.grid.low) / CELLS
         sizes = means * (1 - means) / np.maximum(variances, width**2) - 1
@@ -176,7 +176,7 @@ def sampled_counts(
     if not batches:
         return np.zeros((1, cells), dtype=np.int64)
     # Everybody who has the release computes the same.
-    rng = np.random.default_rng([int(one) if one >= 0 else 2**62 - int(one) for one in noisy.ravel()])
+    rng = np.random.default_rng([int(item) if item >= 0 else 2**62 - int(item) for item in noisy.ravel()])
     counts = np.stack([_start(row, int(size)) for row, size in zip(noisy, sizes, strict=True)])
     # No step is much larger than the noise, and none as large as a batch.
     levels = 1 + math.ceil(math.log(max(min(2 * scale, float(sizes.max())), 1.0), 4))
@@ -241,10 +241,10 @@ def _move_share(
     to, source = _pair(rng, len(sums))
     first, second = rng.standard_gamma(prior[to] + sums[to]), rng.standard_gamma(prior[source] + sums[source])
     odds = first / max(second, 1e-300)
-    more = odds * math.exp(width * abs(rng.standard_normal()))
-    if not 0 < odds < more < 1e300:  # One of the two shares rounds to 0.
+    proposed_odds = odds * math.exp(width * abs(rng.standard_normal()))
+    if not 0 < odds < proposed_odds < 1e300:  # One of the two shares rounds to 0.
         return
-    share, larger = odds / (1 + odds), more / (1 + more)
+    share, larger = odds / (1 + odds), proposed_odds / (1 + proposed_odds)
     # Each reward of the cell `source` follows the share; for the way back each of `to` would.
     follows = min(1.0, (larger - share) * (1 + odds))
     reassigned = np.empty(len(counts), dtype=np.int64)
@@ -255,7 +255,7 @@ def _move_share(
         total += reassigned[batch]
         nearer += abs(noisy[batch, to] - gain_count) - abs(noisy[batch, to] - gain_count - reassigned[batch])
         nearer += abs(noisy[batch, source] - loss_count) - abs(noisy[batch, source] - loss_count + reassigned[batch])
-    log_prior = prior[to] * math.log(larger / share) - prior[source] * math.log((1 + more) / (1 + odds))
+    log_prior = prior[to] * math.log(larger / share) - prior[source] * math.log((1 + proposed_odds) / (1 + odds))
     if _accepted(rng, nearer / scale + log_prior):
         for batch in range(len(counts)):
             counts[batch, to] += reassigned[batch]

@@ -93,7 +93,7 @@ class Design:
 
     def facts(self) -> Sequence[tuple[str, str]]:
         """What a report says of the rules."""
-        prior = ", ".join(f"{one:g}" for one in self.prior)
+        prior = ", ".join(f"{parameter:g}" for parameter in self.prior)
         return [
             *self.mechanism.facts(),
             (
@@ -150,7 +150,7 @@ def checked_prior(prior: object, cells: int = 2, *, surest: float = 1e12) -> tup
         if cells > 2:
             expectation = f"{cells} positive numbers, those of a Dirichlet distribution of the categories"
         raise ArgumentError(f"Expected prior to be {expectation}.")
-    parameters = tuple(positive(prior=one) for one in numbers)
+    parameters = tuple(positive(prior=parameter) for parameter in numbers)
     # A prior that is surer has a width that doubles near 1 do not resolve.
     if max(parameters) > surest:
         raise ArgumentError(f"Expected prior to have no parameter above {surest:g}; such a prior never learns.")

@@ -183,7 +183,7 @@ class BatchRun:
 
     def so_far(self, arms: Sequence[Hashable]) -> Sequence[tuple[str, str]]:
         """How far the run has come, for a report."""
-        counts = [len(one) for one in self.state.released]
+        counts = [len(item) for item in self.state.released]
         return [(str(arm), f"{n} batch{'es' * (n != 1)} released") for arm, n in zip(arms, counts, strict=True)]
 
 
@@ -220,9 +220,9 @@ class RoundRun:
         return [self._round() for _ in range(size)]
 
     def _round(self) -> int:
-        draws = tuple(self.design.draw(one.counts, self._bits) for one in self.state.open)
+        draws = tuple(self.design.draw(item.counts, self._bits) for item in self.state.open)
         self._draws.append(draws)
-        best_arms = [arm for arm, one in enumerate(draws) if one == max(draws)]
+        best_arms = [arm for arm, item in enumerate(draws) if item == max(draws)]
         return best_arms[self._bits.uniform(len(best_arms))]
 
     def add(self, rewards: Iterable[tuple[int, Fraction, str | None]]) -> None:

@@ -77,8 +77,8 @@ def as_list(arm: Any, reward: Any, person: Any) -> tuple[list[Any], list[Any], l
     if isinstance(people, str) or not hasattr(people, "__len__") or not len(arm) == len(reward) == len(people):
         raise ArgumentError("Expected as many rewards, and people if they are given, as arms.")
     # NumPy's labels are those of Python.
-    arms, rewards, persons = (np.asarray(each, dtype=object).tolist() for each in (arm, reward, people))
-    return [_to_plain(one) for one in arms], rewards, [_to_plain(one) for one in persons]
+    arms, rewards, persons = (np.asarray(column, dtype=object).tolist() for column in (arm, reward, people))
+    return [_to_plain(item) for item in arms], rewards, [_to_plain(item) for item in persons]
 
 
 def _to_plain(label: Any) -> Any:
@@ -190,12 +190,19 @@ class Settings[Rules: Design | EveryRound]:
         """The settings with one more arm, or with one that was retired."""
         (label,) = checked_labels([label])
         if label in self.retired:
-            return replace(self, retired=tuple(one for one in self.retired if one != label))
+            return replace(
+                self, retired=tuple(remaining_arm for remaining_arm in self.retired if remaining_arm != label)
+            )
         return replace(self, arms=checked_labels([*self.arms, label]))
 
     def without_arm(self, label: Hashable) -> Self:
         """The settings without an arm, whose place stays."""
-        return replace(self, retired=tuple(one for one in self.arms if one in self.retired or one == label))
+        return replace(
+            self,
+            retired=tuple(
+                remaining_arm for remaining_arm in self.arms if remaining_arm in self.retired or remaining_arm == label
+            ),
+        )
 
     @property
     def worth(self) -> Worth:

@@ -240,7 +240,7 @@ def _checkpoints(horizon: int, checkpoints: Sequence[int] | None) -> Integers:
         # The default number of checkpoints, which are even in the logarithm of the round.
         rounds = np.unique(np.geomspace(min(10, horizon), horizon, 40).round().astype(np.int64))
     else:
-        rounds = np.unique([integer(1, checkpoints=one) for one in checkpoints] + [horizon]).astype(np.int64)
+        rounds = np.unique([integer(1, checkpoints=number) for number in checkpoints] + [horizon]).astype(np.int64)
     if rounds[-1] > horizon:
         raise ArgumentError(f"Expected checkpoints up to the horizon, {horizon}.")
     rounds[-1] = horizon
@@ -328,9 +328,9 @@ class _Runs:
         first = times.argmin(axis=1)
         ends = times.min(axis=1, keepdims=True)
         pulled = self.rng.binomial(missing - 1, np.minimum(ends / times, 1.0))
-        here = np.arange(len(runs))
+        index = np.arange(len(runs))
         # The last pull fills the batch.
-        pulled[here, first] = missing[here, first]
+        pulled[index, first] = missing[index, first]
         full = self.rounds[runs] + pulled.sum(axis=1) <= horizon
         for i in np.flatnonzero(~full):
             # The horizon comes before: all pulls but the last one are in any order.

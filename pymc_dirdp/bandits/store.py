@@ -197,7 +197,7 @@ class StateFile:
         for arm, batches in enumerate(state.released):
             rows = [(arm, batch, size, _text_of(output)) for batch, (size, output) in enumerate(batches)]
             connection.executemany("INSERT OR IGNORE INTO released VALUES (?, ?, ?, ?)", rows)
-        counts = [(arm, len(state.released[arm]), _text_of(one.counts)) for arm, one in enumerate(state.open)]
+        counts = [(arm, len(state.released[arm]), _text_of(item.counts)) for arm, item in enumerate(state.open)]
         connection.executemany("INSERT OR REPLACE INTO open VALUES (?, ?, ?)", counts)
         self._write_people(connection, state)
 
@@ -240,7 +240,7 @@ class StateFile:
             # What was saved before a batch was released is a part of it, and must not enter the next one.
             if _bounded_integer(batch, 0, len(arm_batches)) == len(arm_batches):
                 next_size = design.next_size(sum(batch_size for batch_size, _ in arm_batches))
-                counts = tuple(_bounded_integer(int(one), 0, next_size) for one in text.split(" "))
+                counts = tuple(_bounded_integer(int(item), 0, next_size) for item in text.split(" "))
                 if len(counts) != cells or sum(counts) > next_size:
                     raise ValueError("There are more rewards than pulls.")
                 state.open[arm] = OpenBatch(counts)

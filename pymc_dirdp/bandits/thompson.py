@@ -233,7 +233,7 @@ class ThompsonSampler(BanditView):
             # Everything is checked before anything is counted.
             places = [self._place(label) for label in arms]
             values = [self._worth.checked(value) for value in rewards]
-            fingerprints = [self._settings.fingerprint(one) for one in people]
+            fingerprints = [self._settings.fingerprint(person) for person in people]
             self._run.add(zip(places, values, fingerprints, strict=True))
 
     @user_facing

@@ -214,7 +214,7 @@ class BanditView:
         with self._lock:
             beliefs = self._run.beliefs()
         mechanism = cast(Design, self.design).mechanism  # A run without batches has no beliefs.
-        return log_likelihood([one.batches for one in beliefs], mean_reward, mechanism)
+        return log_likelihood([belief.batches for belief in beliefs], mean_reward, mechanism)
 
     def model(self) -> "pm.Model":
         """The model behind :meth:`posterior` in PyMC: a prior for each arm, and what was released by now.

@@ -21,7 +21,7 @@ def marked(groups: Mapping[str, xr.Dataset]) -> xr.DataTree:
 
 
 def _with_marks(dataset: xr.Dataset) -> xr.Dataset:
-    own = dataset.copy()
-    for values in own.data_vars.values():
+    marked_copy = dataset.copy()
+    for values in marked_copy.data_vars.values():
         values.attrs = {**values.attrs, "confidential": DO_NOT_PUBLISH}
-    return own
+    return marked_copy

@@ -85,7 +85,10 @@ class Observed:
 
 def observations(tables: Iterable[Table], model: pm.Model) -> dict[str, tuple[Observed, ...]]:
     """The observed variables that feed each table, by its name."""
-    return {table.name: tuple(_observed(one, model) for one in find_observations([table], model)) for table in tables}
+    return {
+        table.name: tuple(_observed(observation, model) for observation in find_observations([table], model))
+        for table in tables
+    }
 
 
 def _observed(observed: Observation, model: pm.Model) -> Observed:

@@ -39,8 +39,14 @@ def composed(mechanisms: Mapping[str, Mechanism], groups: Sequence[tuple[str, ..
 
     def of_group(group: tuple[str, ...]) -> tuple[tuple[Mechanism, int], ...]:
         # Tables that share a noise are one release.
-        once = {one.shared_noise or name: one for name, one in losing.items() if name in group}
-        return tuple((one, one.output_kind.releases_for(draws)) for one in once.values())
+        once = {
+            mechanism_part.shared_noise or name: mechanism_part
+            for name, mechanism_part in losing.items()
+            if name in group
+        }
+        return tuple(
+            (mechanism_part, mechanism_part.output_kind.releases_for(draws)) for mechanism_part in once.values()
+        )
 
     members = tuple(Composition(part) for part in map(of_group, groups) if part)
     if not members:

@@ -134,10 +134,14 @@ class Terms:
     target: str | None = None
 
     @classmethod
-    def of(cls, wanted: MechanismOptions, **known: Any) -> "Terms":
+    def of(cls, options: MechanismOptions, **known: Any) -> "Terms":
         """What holds where these options are asked for; `known` are the groups, and whatever else no option says."""
-        calibration = {name: getattr(wanted, name) for name in ("strategy", "objective", "min_count")}
-        known |= {"adjacency": wanted.adjacency, "draws": wanted.released_draws, "measured": wanted.settings(Marginals)}
+        calibration = {name: getattr(options, name) for name in ("strategy", "objective", "min_count")}
+        known |= {
+            "adjacency": options.adjacency,
+            "draws": options.released_draws,
+            "measured": options.settings(Marginals),
+        }
         return cls(calibration=calibration, **known)
 
     def independent_sets(self, tables: Mapping[str, TableFacts]) -> Iterator[dict[str, TableFacts]]:
@@ -303,7 +307,7 @@ class _Plans:
             )
         # The first of them stands for all, and is given what they may lose together.
         first, others, shared = joint[:1], joint[1:], dict[TableMechanism, list[TableMechanism]]()
-        weights |= {name: math.fsum(weights[one] for one in joint) for name in first}
+        weights |= {name: math.fsum(weights[shared_mechanism] for shared_mechanism in joint) for name in first}
 
         def of(name: str, share: Guarantee) -> TableMechanism:
             if name not in first:
@@ -312,7 +316,7 @@ class _Plans:
             shared[tables[0]] = tables
             return tables[0]
 
-        found = allocate(
+        allocated = allocate(
             self._guarantee,
             of,
             weights={name: weight for name, weight in weights.items() if name not in others},
@@ -321,7 +325,11 @@ class _Plans:
             earlier=self._terms.before,
             once=[name for name, kind in kinds.items() if by_kind(kind).output_kind.releases_for(draws) == 1],
         )
-        return found | {name: one for stands in first for name, one in zip(joint, shared[found[stands]], strict=True)}
+        return allocated | {
+            name: shared_mechanism
+            for stands in first
+            for name, shared_mechanism in zip(joint, shared[allocated[stands]], strict=True)
+        }
 
     def _sharing(self, kind: type[TableMechanism], names: Sequence[str], share: Guarantee) -> list[TableMechanism]:
         """Tables that share a noise."""
@@ -388,8 +396,8 @@ class _Plans:
     def with_errors(self, kinds: dict[str, str], mechanisms: Mechanisms) -> _Candidate | None:
         """Mechanisms with their expected errors; None if one is not known."""
         if self._terms.prediction_loss is not None:
-            found = self._terms.prediction_loss(mechanisms)
-            return None if found is None else _Candidate(kinds, mechanisms, found)
+            table_errors = self._terms.prediction_loss(mechanisms)
+            return None if table_errors is None else _Candidate(kinds, mechanisms, table_errors)
         errors = {}
         for name, facts in self._tables.items():
             error = estimate_error(
@@ -408,9 +416,9 @@ class _Plans:
     @cached_property
     def _joint(self) -> dict[str, set[str]]:
         """The kinds of joint noise, with the tables that each is for: the most that the same people feed, if any."""
-        found: dict[str, set[str]] = {}
+        groups: dict[str, set[str]] = {}
         if self._classifies:
-            return found
+            return groups
         for kind, joint in noises(joint=True, public_totals=self._terms.public_totals).items():
             blocks = {
                 name: number
@@ -422,8 +430,8 @@ class _Plans:
             most = max((set(blocks) & set(group) for group in self._groups), key=len)
             # The joint noise of one block is that of "geometric".
             if sum(blocks[name] for name in most) > 1:
-                found[kind] = most
-        return found
+                groups[kind] = most
+        return groups
 
     @property
     def _classifies(self) -> bool:
@@ -485,10 +493,10 @@ class _Plans:
             before = best
             for alike in self._equivalent_tables():
                 for kind, plan in uniform.items():
-                    now = uniform[best.kinds[alike[0]]]
+                    current = uniform[best.kinds[alike[0]]]
                     # A table changes its kind only if it errs at most so many times as much where all tables have the
                     # other kind.
-                    if plan.errors[alike[0]] <= 1.5 * now.errors[alike[0]]:
+                    if plan.errors[alike[0]] <= 1.5 * current.errors[alike[0]]:
                         best = self._accept_if_better(best, best.kinds | dict.fromkeys(alike, kind))
             improved = best is not before
         return best
@@ -511,11 +519,11 @@ class _Plans:
 
     def _equivalent_tables(self) -> list[list[str]]:
         """Tables with the same problem, as those of features with as many categories; none if all are alike."""
-        found: dict[Hashable, list[str]] = {}
+        groups: dict[Hashable, list[str]] = {}
         for name, facts in self._tables.items():
             member = tuple(name in group for group in self._groups)
-            found.setdefault((*_problem(facts), facts.weight, member), []).append(name)
-        return list(found.values()) if len(found) > 1 else []
+            groups.setdefault((*_problem(facts), facts.weight, member), []).append(name)
+        return list(groups.values()) if len(groups) > 1 else []
 
 
 def _blocks(facts: TableFacts) -> int:

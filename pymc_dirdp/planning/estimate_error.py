@@ -163,7 +163,7 @@ def _estimate_error(
 def _of_cells(mechanism: TableMechanism, shape: tuple[int, ...], cells: NDArray[np.intp]) -> TableMechanism:
     """The same mechanism for some of the cells of each row."""
     facts = {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}  # type: ignore[arg-type]
-    arrays = {name: one[..., cells] for name, one in facts.items() if np.shape(one) == shape}
+    arrays = {name: values[..., cells] for name, values in facts.items() if np.shape(values) == shape}
     return replace(mechanism, **arrays)  # type: ignore[type-var]  # each is a dataclass
 
 
@@ -229,16 +229,18 @@ class _Rows:
         level = (np.arange(n_totals)[:, None] + 0.5) / n_totals
         # The quantiles of the share of one row; of a single one, of the number of records itself.
         prior = self.most * -np.expm1(np.log1p(-level) / max(self.sharing - 1, 1))
-        found = np.broadcast_to(prior, (n_totals, len(self.counts)))
-        weights = np.zeros(found.shape)
+        possible_totals = np.broadcast_to(prior, (n_totals, len(self.counts)))
+        weights = np.zeros(possible_totals.shape)
         if observed is not None:
             low, high = (np.clip(observed[0] + side * 3.5 * observed[1], 0, self.most) for side in (-1, 1))
             is_known = (high > low) & (high - low < self.most)
-            found = np.where(is_known, low + (high - low) * np.linspace(0, 1, n_totals)[:, None], found)
-            thinner = max(self.sharing - 2, 0) * np.log1p(-np.minimum(found / self.most, 1 - 1e-9))
+            possible_totals = np.where(
+                is_known, low + (high - low) * np.linspace(0, 1, n_totals)[:, None], possible_totals
+            )
+            thinner = max(self.sharing - 2, 0) * np.log1p(-np.minimum(possible_totals / self.most, 1 - 1e-9))
             weights = np.where(is_known, thinner, weights)
         # Each table with a total is as likely as the prior of the shares says.
-        return found, weights - _log_gamma_ratio(found, self.prior.sum(axis=-1))  # type: ignore[arg-type, operator]
+        return possible_totals, weights - _log_gamma_ratio(possible_totals, self.prior.sum(axis=-1))  # type: ignore[arg-type, operator]
 
 
 class _Noise:
@@ -249,7 +251,7 @@ class _Noise:
         totals = z.sum(axis=-1)
         # Noise that adds up to 0 in each row tells its total.
         tells_totals = np.array_equal(totals, rows.sizes)
-        self.seen = totals, 0.0 if tells_totals else noise.sd * math.sqrt(z.shape[-1]) + 1
+        self.observed_total = totals, 0.0 if tells_totals else noise.sd * math.sqrt(z.shape[-1]) + 1
         # The maximum distance of a count from its release, in standard deviations.
         reach = 12.0 * noise.sd + 1
         self._cells = _Cells.between(z - reach, z + reach, rows, lambda x, z: noise.log_pmf(z - x), (z,))
@@ -265,7 +267,7 @@ class _Noise:
 class _Draws:
     """What some draws from `Dirichlet(r * counts + alpha)`, say of the counts."""
 
-    seen = None
+    observed_total = None
 
     def __init__(self, tempered: Tempered, rows: _Rows, draws: int, rng: np.random.Generator) -> None:
         self._rows, self._r, self._draws = rows, tempered.r, draws
@@ -331,7 +333,7 @@ class _Cells:
         def log_weight(x: Array, prior: Array, *observations: Array) -> Array:
             return _log_gamma_ratio(x, prior) + log_likelihood(x, *observations)  # type: ignore[arg-type]  # It broadcasts.
 
-        parameters = tuple(np.broadcast_to(one, low.shape) for one in (rows.prior, *observations))
+        parameters = tuple(np.broadcast_to(values, low.shape) for values in (rows.prior, *observations))
         return cls(low, high, log_weight, parameters, np.broadcast_to(slopes, low.shape))
 
     @cached_property
@@ -341,7 +343,7 @@ class _Cells:
         The points are the middles of blocks of counts between the bounds, closer to one another near 0.
         """
         representative, kind = _distinct(self.low, self.high, *self.known)
-        low, high, *known = (one.ravel()[representative, None] for one in (self.low, self.high, *self.known))
+        low, high, *known = (values.ravel()[representative, None] for values in (self.low, self.high, *self.known))
         level = np.linspace(0, 1, self.n_points + 1)
         edges = np.floor(low + (high + 1 - low) * np.where(low == 0, level**3, level))
         length = np.diff(edges, axis=1)
@@ -354,7 +356,7 @@ class _Cells:
         """One cell of each set that has the same moments, and which set each cell is of."""
         return _distinct(self._points[0], np.repeat(np.arange(len(self.low)), self.low.shape[1]), self.slopes)
 
-    def given(self, totals: Array) -> tuple[Array, Array]:
+    def conditional_means(self, totals: Array) -> tuple[Array, Array]:
         """Means of the counts given totals, shape (m, d), and the logarithm of the sum of all products, shape (m,)."""
         if self.low.shape[-1] == 2:
             return self._of_two(totals)
@@ -372,9 +374,9 @@ class _Cells:
         edges = np.floor(first + (last + 1 - first) * level**2 * (3 - 2 * level))
         length = np.diff(edges, axis=0)
         points = edges[:-1] + np.maximum(length - 1, 0) / 2
-        both = np.stack([points, np.maximum(totals - points, 0)], axis=-1)
+        pairs = np.stack([points, np.maximum(totals - points, 0)], axis=-1)
         with np.errstate(divide="ignore"):
-            logs = np.log(length) + (self.log_weight(both, *self.known) + self.slopes * both).sum(axis=-1)
+            logs = np.log(length) + (self.log_weight(pairs, *self.known) + self.slopes * pairs).sum(axis=-1)
         log_sum = logsumexp(logs, axis=0)
         mean = (np.exp(logs - log_sum) * points).sum(axis=0)
         return np.stack([mean, np.maximum(totals - mean, 0)], axis=-1), log_sum
@@ -430,12 +432,12 @@ def _estimates(mechanism: TableMechanism, rows: _Rows, draws: int, rng: np.rando
 
 def _estimate_cells(noise: _Noise | _Draws, rows: _Rows) -> Array:
     """Expected shares given what a release says, averaged over the totals that are possible; shape (m, d)."""
-    totals, weights = rows.totals(noise.seen)
+    totals, weights = rows.totals(noise.observed_total)
     shares, logs = [], []
-    for each, weight in zip(totals, weights, strict=True):
-        means, log_sum = noise.cells(each).given(each)
+    for total, weight in zip(totals, weights, strict=True):
+        means, log_sum = noise.cells(total).conditional_means(total)
         shares.append((rows.prior + means) / (rows.prior + means).sum(axis=-1, keepdims=True))
-        logs.append(weight + log_sum + noise.of_total(each))
+        logs.append(weight + log_sum + noise.of_total(total))
     mass = np.exp(np.array(logs) - logsumexp(logs, axis=0))
     return np.asarray((mass[..., None] * np.array(shares)).sum(axis=0))
 

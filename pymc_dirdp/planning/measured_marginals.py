@@ -88,7 +88,7 @@ def _default_marginals(table: str, axes: Axes, measure: str) -> list[Marginal]:
     child = len(axes) - 1
     axes_by_kind: dict[str, list[Iterable[int]]] = {"variables": [(child,)], "families": [range(len(axes))]}
     axes_by_kind["levels"] = [(child,), *((parent, child) for parent in range(child)), range(len(axes))]
-    return list(dict.fromkeys(_marginal(table, axes, each) for each in axes_by_kind[measure]))
+    return list(dict.fromkeys(_marginal(table, axes, item) for item in axes_by_kind[measure]))
 
 
 def _parse_measure(measure: object, tables: Mapping[str, Axes]) -> list[tuple[str, ...]]:
@@ -120,7 +120,7 @@ def _within(names: tuple[str, ...], tables: Mapping[str, Axes]) -> Marginal:
             f"No table has all axes of the marginal {names!r} in measure, so it cannot be summed from one. Take names "
             "of one variable and its parents."
         )
-    table, axes = min(holding.items(), key=lambda one: (one[1][-1][0] not in names, len(one[1])))
+    table, axes = min(holding.items(), key=lambda entry: (entry[1][-1][0] not in names, len(entry[1])))
     marginal = _marginal(table, axes, (axis for axis, (name, _) in enumerate(axes) if name in names))
     if marginal.cells < 2:
         raise ArgumentError(f"The marginal {names!r} in measure has one cell, which says nothing. Leave it out.")
@@ -153,7 +153,7 @@ class Protected:
 
     def kind(self, noise: str) -> type[MarginalsMechanism]:
         """The class of the mechanisms with this kind of noise."""
-        anywhere = all(set(Contribution.of(one).axes) <= {"any"} for one in self.records.values())
+        anywhere = all(set(Contribution.of(entry).axes) <= {"any"} for entry in self.records.values())
         summed = noise == "geometric" and self.public_totals and anywhere
         return ZeroSumMarginalsMechanism if summed else MarginalsMechanism
 
@@ -346,7 +346,7 @@ def _least_noise(
         groups.setdefault((relative[i], curves.curve_key), []).append(i)
 
     def excess(inverse: float) -> float:
-        parameters = [each / inverse for each in relative]
+        parameters = [item / inverse for item in relative]
         if max(parameters) > MOST:
             raise UnattainableError("The guarantee is so tight that no noise up to 2**200 keeps it; relax it.")
         if min(parameters) < LEAST:
@@ -360,7 +360,7 @@ def _least_noise(
         return log_excess(*composed.loss(guarantee))
 
     inverse = largest_safe(excess, **search)
-    return [each / inverse for each in relative]
+    return [item / inverse for item in relative]
 
 
 def by_table(

@@ -322,8 +322,8 @@ def renyi(variance: Fraction, cells: int, order: float) -> float:
     whole = round_up(cells * Fraction(order) / (2 * variance))
     if order == 1:
         return whole
-    less = cells * log_theta_ratio(float(variance), order) / (order - 1)
-    return math.nextafter(whole + less * (1 - _SLACK), math.inf)
+    reduction = cells * log_theta_ratio(float(variance), order) / (order - 1)
+    return math.nextafter(whole + reduction * (1 - _SLACK), math.inf)
 
 
 def log_theta_ratio(variance: float, x: float) -> float:
@@ -338,9 +338,9 @@ def log_theta_ratio(variance: float, x: float) -> float:
         # theta(x) is exp(-x**2 / (2 s)) times the sum of exp(-k**2 / (2 s)) cosh(k x / s).
         k = np.arange(1.0, 40.0)
         weights = np.exp(-(k**2) / (2 * variance))
-        more = (np.exp(-k * (k - 2 * abs(x)) / (2 * variance)) * np.expm1(-k * abs(x) / variance) ** 2).sum()
-        return math.log1p(float(more) / (1 + 2 * float(weights.sum()))) - x * x / (2 * variance)
+        increase = (np.exp(-k * (k - 2 * abs(x)) / (2 * variance)) * np.expm1(-k * abs(x) / variance) ** 2).sum()
+        return math.log1p(float(increase) / (1 + 2 * float(weights.sum()))) - x * x / (2 * variance)
     k = np.arange(1.0, 12.0)
     weights = np.exp(-2 * (math.pi * k) ** 2 * variance)
-    less = 4 * inner(weights, np.sin(math.pi * k * x) ** 2)
-    return math.log1p(-less / (1 + 2 * float(weights.sum())))
+    reduction = 4 * inner(weights, np.sin(math.pi * k * x) ** 2)
+    return math.log1p(-reduction / (1 + 2 * float(weights.sum())))

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from pymc_dirdp.auditing.statistics import commonest_shape, hashed, seen
+from pymc_dirdp.auditing.statistics import as_rows, commonest_shape, hashed
 
 
 def test_other_shapes_are_separate():
     outputs = [np.array([1.0, 0.0]), np.array([2.0, 3.0]), np.ones(3), np.ones(3), np.zeros(3), np.array(np.nan)]
     assert commonest_shape(outputs[:2]) == (2,)
-    found = seen(outputs, (2,))
+    found = as_rows(outputs, (2,))
     np.testing.assert_array_equal(found.inside, [True, True, False, False, False, False])
     np.testing.assert_array_equal(found.points[:2], [[1, 0], [2, 3]])
     assert found.kinds[2] == found.kinds[3]
@@ -16,14 +16,14 @@ def test_other_shapes_are_separate():
 
 
 def test_what_is_not_a_number_is_of_another_kind_and_counts_as_zero():
-    found = seen(np.array([[1.0, np.nan], [1.0, 2.0], [np.inf, 2.0]]), (2,))
+    found = as_rows(np.array([[1.0, np.nan], [1.0, 2.0], [np.inf, 2.0]]), (2,))
     assert len(set(found.kinds.tolist())) == 3
     np.testing.assert_array_equal(found.numbers[0], [1, 0])
     assert np.all(np.isfinite(found.numbers))
 
 
 def test_parts_keep_all_that_is_known():
-    part = seen(np.arange(10.0).reshape(5, 2), (2,))[1:3]
+    part = as_rows(np.arange(10.0).reshape(5, 2), (2,))[1:3]
     assert len(part) == 2
     np.testing.assert_array_equal(part.points, [[2, 3], [4, 5]])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.auditing.statistics import Source, learned, seen
+from pymc_dirdp.auditing.statistics import Source, as_rows, learned
 
 
 def test_noise_is_released_as_one_by_one():
@@ -47,10 +47,10 @@ PAIR = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 
 def best(from_x, from_y, other_x, other_y, shape, **options):
     """The largest separation of any statistic on other outputs: a difference of means in standard deviations."""
-    statistics = learned(seen(from_x, shape), seen(from_y, shape), *PAIR, **options)
+    statistics = learned(as_rows(from_x, shape), as_rows(from_y, shape), *PAIR, **options)
     apart = []
     for statistic in statistics:
-        x, y = statistic(seen(other_x, shape)), statistic(seen(other_y, shape))
+        x, y = statistic(as_rows(other_x, shape)), statistic(as_rows(other_y, shape))
         apart.append((x.mean() - y.mean()) / np.sqrt((x.var() + y.var()) / 2 + 1e-12))
     return max(apart)
 
@@ -85,5 +85,5 @@ def test_shapes_and_zeros_alone_are_enough():
 
 def test_outputs_without_entries_are_no_error():
     nothing = [np.zeros(0)] * 50
-    statistics = learned(seen(nothing, (0,)), seen(nothing, (0,)), *PAIR, last_bits=True)
-    assert all(np.all(statistic(seen(nothing, (0,))) == 0) for statistic in statistics)
+    statistics = learned(as_rows(nothing, (0,)), as_rows(nothing, (0,)), *PAIR, last_bits=True)
+    assert all(np.all(statistic(as_rows(nothing, (0,))) == 0) for statistic in statistics)

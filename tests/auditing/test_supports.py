@@ -5,7 +5,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
-from pymc_dirdp.auditing.statistics import seen, the_data
+from pymc_dirdp.auditing.statistics import as_rows, the_data
 
 GOAL = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
 PAIR = np.array([7.0, 3.0, 2.0]), np.array([6.0, 4.0, 2.0])
@@ -81,10 +81,10 @@ def test_data_that_are_published_too_seldom_are_a_blind_spot():
 def test_each_data_set_is_distinguished_from_the_other():
     x, y = PAIR
     outputs = np.array([x, y, x / x.sum(), (y + 0.5) / (y + 0.5).sum(), [0.2, 0.3, 0.5]])
-    scores = the_data(x, y)(seen(outputs, (3,)))
+    scores = the_data(x, y)(as_rows(outputs, (3,)))
     assert scores[0] > 2 > 1 > abs(scores[4])
     assert scores[1] < -2
     assert scores[2] >= 2
     assert scores[3] <= -2
     # Outputs of another shape say nothing here.
-    assert np.all(the_data(x, y)(seen(np.ones((4, 2)), (2,))) == 0)
+    assert np.all(the_data(x, y)(as_rows(np.ones((4, 2)), (2,))) == 0)
