@@ -236,7 +236,7 @@ def _cell_errors(
     counts = posterior.counts
     share = np.where(counts.sum(axis=-1, keepdims=True) > 0, frequencies(counts), np.nan)
     columns: dict[str, ArrayLike] = {"records": counts, "share": share, "estimate": estimates}
-    columns["posterior_parameter"] = own.concentration
+    columns["posterior_parameter"] = posterior.concentration
     if len(fresh):
         columns["error_of_estimate"] = np.sqrt(((fresh - share) ** 2).mean(axis=0))
     if private is not None:
