@@ -190,9 +190,9 @@ def _start(noisy: Array, size: int) -> Integers:
     counts = np.clip(noisy, 0, size).astype(np.int64)
     excess = sum(counts.tolist()) - size
     for cell in np.argsort(-counts):
-        moved_count = min(excess, int(counts[cell]))
-        counts[cell] -= moved_count
-        excess -= moved_count
+        n_shifted = min(excess, int(counts[cell]))
+        counts[cell] -= n_shifted
+        excess -= n_shifted
     return counts
 
 
