@@ -11,7 +11,7 @@ from pymc_dirdp.mechanisms.registry import Dirichlet, Marginals, kind_of, kinds
 from pymc_dirdp.planning.calibration import OBJECTIVES
 from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
 
-MOST_DRAWS = 10**6
+MAX_DRAWS = 10**6
 """No plan has more draws than this; the curve of so many could take for ever."""
 
 
@@ -67,9 +67,9 @@ class MechanismOptions:
         one_of((*kinds(), "auto"), mechanism=self.kind)
         one_of(OBJECTIVES, objective=self.objective)
         object.__setattr__(self, "released_draws", integer(1, released_draws=self.released_draws))
-        if self.released_draws > MOST_DRAWS:
+        if self.released_draws > MAX_DRAWS:
             raise ArgumentError(
-                f"Expected released_draws to be at most {MOST_DRAWS}, got {self.released_draws:.3g}. analyse() draws "
+                f"Expected released_draws to be at most {MAX_DRAWS}, got {self.released_draws:.3g}. analyse() draws "
                 "for free."
             )
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))

@@ -20,7 +20,7 @@ from pymc_dirdp.models.table import Table, check_names
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.calibration import OBJECTIVES
 from pymc_dirdp.planning.choosing import Choice
-from pymc_dirdp.planning.options import MOST_DRAWS
+from pymc_dirdp.planning.options import MAX_DRAWS
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
@@ -203,8 +203,8 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
         checked_version(self.library_version)
         object.__setattr__(self, "released_draws", integer(1, released_draws=self.released_draws))
-        if self.released_draws > MOST_DRAWS:
-            raise ArgumentError(f"it has more than {MOST_DRAWS} draws.")
+        if self.released_draws > MAX_DRAWS:
+            raise ArgumentError(f"it has more than {MAX_DRAWS} draws.")
         if self.released_draws != 1 and self.publishing(Marginals):
             raise ArgumentError("The plan states several draws, and shares that are fitted are one estimate.")
         check_names(tuple(part.table for part in self.parts))
