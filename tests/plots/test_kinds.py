@@ -98,7 +98,7 @@ THINGS = (
     *("transcript", "new bandit", "mechanism", "coverage", "ledger", "report", "model", "array", "list", "number"),
     "nothing",
 )
-RELEASES = {thing for thing in THINGS if thing.startswith("release")} | {"path"}
+RELEASES = {thing for thing in THINGS if "release" in thing} | {"path"}
 BANDITS = {"bandit", "transcript", "new bandit"}
 # What is drawn of what; of the others an error says what to do.
 DRAWN = {
