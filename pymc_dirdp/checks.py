@@ -306,7 +306,7 @@ def refuse_unknown(function: str, named: Iterable[str], names: Iterable[str], *,
         if name in of_plan:
             raise KeywordError(
                 f"{function}() has no {name}=, which is an option of a plan. Call plan(..., {name}=...), and pass the "
-                f"plan to {function}() in the place of the guarantee."
+                f"plan to {function}() instead of the guarantee."
             )
         if name not in names:
             hint = _hint(name, names, cutoff=0.6) or f" It has {', '.join(names) or 'none'}."

@@ -128,7 +128,7 @@ class _Names(dict[str, Any]):
 
 
 def _resolved(annotation: Any, verb: Callable[..., Any]) -> Any:
-    """The annotation itself in the place of its text."""
+    """The annotation itself instead of its text."""
     if not isinstance(annotation, str):
         return annotation
     return eval(annotation, {"__builtins__": {}}, _Names(getattr(verb, "__globals__", {})))

@@ -308,7 +308,7 @@ def rules_of(
     if one_of(options_of(Schedule), schedule=schedule) == "batches":
         if horizon is not None:
             raise ArgumentError(
-                "horizon= is for schedule='every-round'. Batches keep their guarantee for a run of any length: leave "
+                "horizon= is for schedule='every-round'. The guarantee of batches is for a run of any length: leave "
                 "horizon= out."
             )
         contribution = of_batches.pop("contribution")
@@ -326,7 +326,7 @@ def rules_of(
             raise ArgumentError(f"{name}= is for batches: leave it out, or leave schedule='every-round' out.")
     if horizon is None:
         raise ArgumentError(
-            "schedule='every-round' draws from the same rewards in each round, so it keeps its guarantee for a number "
-            "of rounds only: pass horizon=. Or leave schedule= out, for a run of any length."
+            "schedule='every-round' draws from the same rewards in each round, so its guarantee is for a fixed number "
+            "of rounds: pass horizon=. Or leave schedule= out, for a run of any length."
         )
     return EveryRound(guarantee, horizon, (1.0, 1.0) if prior is None else prior)

@@ -134,7 +134,7 @@ def exact_posterior(
     model : pymc.Model, optional
         The model on the context stack by default: one that :func:`pymc_dirdp.tables` can read.
     draws : int, default 4000
-        How many; they are independent, so as many are worth as many.
+        How many; they are independent, so the effective sample size is the number of draws.
     random_seed : int, SeedSequence, Generator or None
         A seed is harmless here, because nothing of the result is published.
 

@@ -217,8 +217,8 @@ class JointTables:
     """The counts and shares of tables given one output with joint noise.
 
     A priori the shares of each table are `p ~ Dirichlet(prior)` and its counts `x ~ Multinomial(total, p)`. Where noise
-    adds up to 0, the totals are those of the noisy counts; otherwise every total is as likely as another, or as
-    `log_numbers` says.
+    adds up to 0, the totals are those of the noisy counts; otherwise the prior of the total is uniform, or
+    `log_numbers`.
 
     Parameters
     ----------

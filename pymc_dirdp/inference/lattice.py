@@ -89,7 +89,7 @@ class Sums:
     log_weight : callable, optional
         Of the numbers, untilted: for draws from Gauss nodes.
     most_listed : int
-        No more numbers are listed in the place of Gauss nodes.
+        No more numbers are listed instead of Gauss nodes.
     """
 
     def __init__(

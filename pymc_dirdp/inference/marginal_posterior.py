@@ -42,7 +42,7 @@ class MarginalPosterior:
     coordinates of the effects of a subset are normal with a common unknown scale: before anything is known its square
     is 1.64 times 2 over a chi-square variable with 2 degrees of freedom. 1.64 is the variance of the logits of rows
     that are uniform a priori, of which each effect has a part; `alpha` of the model is not used. Noise and sample are
-    normal. Where the number of records is private, all are as likely as one another.
+    normal. A private number of records has a uniform prior.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ class MarginalPosterior:
     def __init__(self, seen: ObservedTable, beliefs: Beliefs) -> None:
         if any(one is not None for one in (beliefs.prior, beliefs.n_prior, beliefs.row_prior)):
             raise ArgumentError(
-                f"The shares of {seen.name!r} are sums of effects, because it was released by marginals, and all "
-                "numbers of records are as likely as one another. Leave out prior, n_prior and row_prior."
+                f"The shares of {seen.name!r} are sums of effects, because it was released by marginals, and the "
+                "prior of the number of records is uniform. Leave out prior, n_prior and row_prior."
             )
         self._shape = seen.prior.shape
         self._cells = cells = seen.prior.size
@@ -180,7 +180,7 @@ class MarginalPosterior:
             gradient = slope @ self._functions.T - (self._size / squares)[:, self._group] * effects
             if self._is_public:
                 return value, gradient
-            # All numbers of records are as likely as one another, so their logarithms are not.
+            # The prior of the number of records is uniform, and that of its logarithm is not.
             return value + x[:, -1], np.concatenate([gradient, total + 1], axis=1)
 
         return slopes

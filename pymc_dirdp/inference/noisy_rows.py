@@ -74,7 +74,7 @@ class NoisyRows(CompiledRows):
         The public number of records of each row; None if they are private, and cells are Poisson.
     tables : array, shape (rows, cells, numbers), optional
         Logarithms of the likelihoods of 0, 1, 2, ... records, concave, in place of those of noise; or, with an axis of
-        length 1 in the place of cells, :func:`pair_terms`.
+        length 1 instead of cells, :func:`pair_terms`.
     """
 
     totals: NDArray[np.int64] | None

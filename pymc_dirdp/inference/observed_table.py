@@ -70,7 +70,7 @@ class ObservedTable:
         The rows, by number, whose records add up to a number that is public or that the output tells, and that number;
         often none.
     possible_records : range, optional
-        Private numbers of records that the release's own draws take for as likely as one another, if they do.
+        Private numbers of records on which the release's own draws have a uniform prior, if they have one.
     cell_noise : CellNoise, optional
         The noise on each cell, where one noisy table is all that was released.
     joint_rows : JointLikelihoods, optional
@@ -355,8 +355,8 @@ class Beliefs:
     prior : array_like, optional
         Of the shares, in the shape of the table; by default that of the model.
     n_prior : int or array_like, optional
-        Of a private number of records. An integer n makes 0 to n as likely as one another, a `range` each number in
-        it; an array holds the weights of 0, 1, 2, ....
+        Of a private number of records. An integer n is a uniform prior on 0 to n, a `range` one on its numbers; an
+        array has the weights of 0, 1, 2, ....
     row_prior : array_like, optional
         Dirichlet prior of the shares of the rows, in their shape; 1 for each row by default.
     """
@@ -404,7 +404,7 @@ def number_of(output: ObservedTable, n_prior: int | range | ArrayLike | None) ->
     if n_prior is None:
         raise ArgumentError(
             f"The number of records of {output.name!r} is private, so an inference needs your own prior for it. Pass "
-            "n_prior=n, for 0 to n being as likely as one another, or the weights of 0, 1, 2, ... as an array."
+            "n_prior=n, for a uniform prior on 0 to n, or the weights of 0, 1, 2, ... as an array."
         )
     if isinstance(n_prior, range):
         if len(n_prior) == 0 or n_prior.step != 1 or n_prior[0] < 0:

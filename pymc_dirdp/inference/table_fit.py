@@ -60,9 +60,9 @@ def fit_tables(
     -----
     The estimate is the mode of the posterior given the scales. Where the noise of a cell is more than a fifth of all
     records, it is the mean of the shares over the normal distribution around the mode: there the mode of the logits is
-    far too sure. The scales are those at which the Laplace approximation of the marginal likelihood, times a prior that
-    counts for ten coordinates, is stationary (MacKay's fixed point). The probability that a variable depends on its
-    parents is that of :func:`pymc_dirdp.inference.effects.probabilities_of`, from Laplace approximations of the
+    overconfident. The scales are those at which the Laplace approximation of the marginal likelihood, times a prior
+    that counts for ten coordinates, is stationary (MacKay's fixed point). The probability that a variable depends on
+    its parents is that of :func:`pymc_dirdp.inference.effects.probabilities_of`, from Laplace approximations of the
     marginal likelihood with these effects and without them. Multiplying their variance by it gives them the variance of
     the mixture of both.
 

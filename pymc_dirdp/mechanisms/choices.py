@@ -305,12 +305,12 @@ class QuantilesMechanism(ChoiceMechanism):
 
     @classmethod
     def for_guarantee(cls, guarantee: Guarantee, *, n_bins: int, n_candidates: int, **people: Any) -> Self:
-        """The mechanism with the least scale that keeps a guarantee; `people` are `adjacency` and `contribution`.
+        """The mechanism with the least scale that satisfies a guarantee; `people` are `adjacency` and `contribution`.
 
         Raises
         ------
         UnattainableError
-            If no scale keeps it.
+            If no scale satisfies it.
 
         Examples
         --------
@@ -329,8 +329,8 @@ class QuantilesMechanism(ChoiceMechanism):
             return log_excess(*mechanism(inverse).loss(guarantee))
 
         least, most = 2 / _LARGEST_SCALE, 1 / (2 * _LEAST_SCALE)
-        tight = "The guarantee is so tight that no scale keeps it; relax it."
-        # The noise is the least that keeps the guarantee, up to this share of it.
+        tight = "The guarantee is so tight that no scale satisfies it; relax it."
+        # The noise is the least that satisfies the guarantee, up to this share of it.
         found = mechanism(largest_safe(excess, least=least, most=most, rtol=1e-4, tight=tight))
         if not found.satisfies(guarantee):
             raise UnattainableError(tight)

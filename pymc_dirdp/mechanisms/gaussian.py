@@ -98,7 +98,7 @@ class DiscreteGaussian(Noise):
 
         def at(sigma: float) -> float:
             if sigma > MOST:
-                raise UnattainableError("The guarantee is so tight that no sigma up to 2**200 keeps it; relax it.")
+                raise UnattainableError("The guarantee is so tight that no sigma up to 2**200 satisfies it; relax it.")
             return excess(sigma) if sigma >= LEAST else math.inf
 
         return _first_safe(at, 1 / largest_safe(lambda inverse: at(1 / inverse)))

@@ -47,7 +47,7 @@ def postprocessed(noisy: Array, how: str, *, noise: float, clipped: float = 1e-6
     noise : float
         Standard deviation of the noise in one cell.
     clipped : float
-        What P1's baselines put in the place of a negative count; the logarithm in the KL then decides the comparison.
+        What P1's baselines put instead of a negative count; the logarithm in the KL then decides the comparison.
     smoothing : float
         This part of the standard deviation is within 6 % of the best for tables of 4 to 1000 cells (see the tests).
     """
@@ -425,14 +425,14 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
         Raises
         ------
         UnattainableError
-            If noise of this distribution keeps no guarantee of this kind.
+            If noise of this distribution satisfies no guarantee of this kind.
         """
         people: dict[str, Any] = {"adjacency": adjacency, "contribution": contribution, "postprocess": postprocess}
         guarantee = Guarantee.checked(guarantee=guarantee)
         return cls.from_dict({"prior": prior, "parameter": 1.0, **people}).calibrated(guarantee)
 
     def calibrated(self, guarantee: Guarantee) -> Self:
-        """The same mechanism with the least noise that keeps a guarantee."""
+        """The same mechanism with the least noise that satisfies a guarantee."""
         # A delta is finite; any other loss that is not at one parameter is at none.
         if not guarantee.stated_delta and not math.isfinite(guarantee.loss(self)):
             raise UnattainableError(

@@ -113,7 +113,7 @@ class PairsMechanism(PrivacyCurves):
         contribution: int = 1,
         before: Sequence[tuple[PrivacyCurves, int]] = (),
     ) -> Self:
-        """The mechanism with the least noise that keeps a guarantee of any kind: geometric noise for a pure one.
+        """The mechanism with the least noise that satisfies a guarantee of any kind: geometric noise for a pure one.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class PairsMechanism(PrivacyCurves):
         Raises
         ------
         UnattainableError
-            If no noise keeps it.
+            If no noise satisfies it.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""The mechanisms by name, and what `plan(mechanism=...)` takes in the place of a name.
+"""The mechanisms by name, and what `plan(mechanism=...)` takes instead of a name.
 
 A name is the kind in `plan(mechanism=...)`, or the class, which files hold. A mechanism with settings of its own has an
 object for them.

@@ -323,7 +323,7 @@ class TableMechanism(Mechanism):
     def sharing(
         cls, guarantee: Guarantee, tables: Sequence[tuple[ArrayLike, Contribution | int]], *, adjacency: str
     ) -> "list[TableMechanism]":
-        """The mechanisms of tables of the same people that share the least noise which keeps a guarantee.
+        """The mechanisms of tables of the same people that share the least noise which satisfies a guarantee.
 
         Parameters
         ----------

@@ -27,7 +27,7 @@ _LOGARITHMS = {ps.Log: _logarithm, ps.Log1p: _logarithm_beside_1}
 
 
 def with_finite_gradient(log_p: Node) -> Node:
-    """A copy of a log-probability, with a gradient of 0 in the place of one that is none.
+    """A copy of a log-probability, with a gradient of 0 instead of one that is none.
 
     A sum over effects of persons weighs a log-probability of -inf with 0, and 0 times an infinite slope is no number.
     PyTensor's own rules come first: the logarithm of a logistic function becomes one that has no pole.

@@ -242,9 +242,9 @@ def rebuild(
     outputs : sequence of Variable
         The ends of the graph.
     memo : dict of Variable to Variable
-        What stands in the place of what. Nothing before a key is looked at.
+        What replaces what. Nothing before a key is looked at.
     changed : callable
-        Of an application and its new inputs: the inputs that it has, or what stands in the place of its output.
+        Of an application and its new inputs: the inputs that it has, or what replaces its output.
 
     Raises
     ------
@@ -313,7 +313,7 @@ def is_wide(model: pm.Model) -> bool:
     return built_for(model).wide is not None
 
 
-# A model with other variables in the place of some of its own.
+# A model with other variables instead of some of its own.
 
 
 def replaced(model: pm.Model, new: Mapping[Node, Node], values: Mapping[Node, Node]) -> pm.Model:
@@ -390,7 +390,7 @@ def lowered(model: pm.Model) -> pm.Model:
 
 
 def _leaf(variable: Any) -> Node:
-    """An array without dims in the place of one with them."""
+    """An array without dims instead of one with them."""
     if isinstance(variable, Constant):
         return pt.constant(variable.data, name=variable.name)
     if isinstance(variable, SharedVariable):

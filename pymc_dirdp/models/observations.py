@@ -382,7 +382,7 @@ class Observation:
             if np.any(values.sum(axis=-1) != trials):
                 raise _wrong(
                     self.name,
-                    "do not add up to `n` in every row. For shares within rows say n=counts.sum(axis=-1); for the "
+                    "do not add up to `n` in every row. For shares within rows pass n=counts.sum(axis=-1); for the "
                     "shares of all cells of a table, observed=counts.ravel() and one Dirichlet of as many. Counts have "
                     "to be unweighted: PyMC rounds others down, and survey weights belong to the released shares",
                 )

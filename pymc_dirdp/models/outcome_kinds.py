@@ -81,7 +81,7 @@ def _refuse_private_trials(name: str, graph: Node, trials: Node, said: ModelOpti
             raise refused(
                 name,
                 "has probabilities that read its numbers of trials, which add-remove keeps private",
-                f"Say adjacency='replace-one' and public=[{name!r}] if anybody may know them, or leave them out.",
+                f"Pass adjacency='replace-one' and public=[{name!r}] if anybody may know them, or leave them out.",
             )
 
 
@@ -102,7 +102,7 @@ def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: ModelOptions)
             name,
             f"is a variable of real numbers ({called})",
             "Cut it into intervals and observe their codes with pm.Categorical; for a pm.CustomDist or pm.Mixture of "
-            "integers say dtype='int64', and give pm.Censored both bounds, such as lower=0.",
+            "integers pass dtype='int64', and give pm.Censored both bounds, such as lower=0.",
         )
     stored = stored_observations(rv, model)
     shape = stored_shape(stored)
@@ -140,7 +140,7 @@ def ask_whose_trials(model: pm.Model, said: ModelOptions) -> None:
         raise asked(
             name,
             "counts several trials in each observation, and the model leaves open whose they are",
-            f"Say contribution=1 if each trial is another person{people}.",
+            f"Pass contribution=1 if each trial is another person{people}.",
             Answer({"contribution": 1}),
             *(Answer({"unit": (axis,)}, "if each of its entries is a person") for axis in axes[:1]),
         )
@@ -173,7 +173,7 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
             raise asked(
                 name,
                 "has a number of trials for each of several rows",
-                f"Say public=[{name!r}] if anybody may know these numbers, or adjacency='add-remove' to keep them "
+                f"Pass public=[{name!r}] if anybody may know these numbers, or adjacency='add-remove' to keep them "
                 "private.",
                 Answer({"public": (name,)}, "if anybody may know these numbers"),
             )
@@ -203,7 +203,7 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
 def _counts(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, said: ModelOptions) -> Outcomes:
     name = str(rv.name)
     if core_of(rv):
-        raise refused(name, "has vectors as observations", "Say contribution=1 if each trial is another person.")
+        raise refused(name, "has vectors as observations", "Pass contribution=1 if each trial is another person.")
     if said.records_are_public:
         raise ArgumentError(
             f"count_variables=[{name!r}] has a private number of people. Pass adjacency='add-remove', or leave it out."

@@ -444,7 +444,7 @@ def _aligned(
             raise asked(
                 str(rv.name),
                 "reads an array of numbers without a name, which add-remove keeps private if it was made of records",
-                "If anybody may know it, say public=True, or write it as a pm.Data and name that in public=[...].",
+                "If anybody may know it, pass public=True, or write it as a pm.Data and name that in public=[...].",
                 Answer({"public": True}),
             )
         return private, written
@@ -629,7 +629,7 @@ def _with_rows(
     rv: Node,
     axis: int,
 ) -> tuple[Node, Node]:
-    """The log-probability with an entry for each row of the table in the place of one for each record."""
+    """The log-probability with an entry for each row of the table instead of one for each record."""
     rows = max(map(len, tables.values()), default=1)
     constants = {array: pt.constant(entries) for array, entries in tables.items()}
     found, entry = _with_length(log_p, value, constants, (n, rows), model, rv, axis)
@@ -712,12 +712,12 @@ def _support(rv: Node, short: Node, entry: Node, core: int, inputs: Inputs, said
         return given.astype(np.int64)
     if core:
         trials = (
-            " Or say contribution=1 in place of unit= if each trial is another person."
+            " Or pass contribution=1 in place of unit= if each trial is another person."
             if operation(rv) in TRIALS
             else ""
         )
         raise refused(
-            name, "has vectors as observations", f"Say support={{{name!r}: [...]}}, a list of all of them.{trials}"
+            name, "has vectors as observations", f"Pass support={{{name!r}: [...]}}, a list of all of them.{trials}"
         )
     # The values that are tried, and values far out that tell whether the support ends.
     near, far_out = np.arange(-50, 256), (10**4, 10**6)

@@ -176,7 +176,7 @@ def integrated(
         raise refused(
             name,
             f"is read by {', '.join(map(repr, reading))}, whose tables are not independent of one another without it",
-            f"Say jointly=[{as_code(reading)}], so that the table has a cell for each combination of answers.",
+            f"Pass jointly=[{as_code(reading)}], so that the table has a cell for each combination of answers.",
         )
     weights = pt.constant(effect.log_weights)[None, :, None]
     return [

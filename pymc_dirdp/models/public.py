@@ -127,7 +127,7 @@ def _why_idle(name: str, observations: Sequence[Observation], stated: Stated) ->
     elif stated.is_bounded:
         why = "with unit= and contribution= the numbers of records are private. Leave out contribution=, or"
     elif stated.contribution not in (None, 1) or stated.counted is not None:
-        why = f"with {stated.unit_text} a person's records may lie in any rows. Say unit= instead, or"
+        why = f"with {stated.unit_text} a person's records may lie in any rows. Pass unit= instead, or"
     elif any(
         _record_stays(one.table, observations, stated) if people is None else one.trials_differ_along(people)
         for one, people in mine

@@ -108,8 +108,8 @@ REFUSALS = MappingProxyType(
         "unbounded trials": Refusal(
             "is observed through {operation}, which is not supported: one record is a sequence of trials without a "
             "bound, so no number of records bounds what a person changes",
-            "Observe its trials one by one with pm.Bernoulli, and say with contribution= how many of them a person "
-            "holds at most. Supported is BetaBinomial for a Beta prior, too.",
+            "Observe its trials one by one with pm.Bernoulli, and pass contribution= for how many of them a "
+            "person has at most. BetaBinomial is supported for a Beta prior, too.",
         ),
         "hidden component": Refusal(
             "is observed through {operation}, which is not supported: no record says which component it comes from, so "
@@ -187,11 +187,11 @@ REFUSALS = MappingProxyType(
         ),
         "shared codes": Refusal(
             "takes the rows of several records from one entry of {parent!r}, which {said} gives to several people",
-            "Say with unit= that the entries of {axes} are the people; or give each record a code of its own.",
+            "Pass unit= if the entries of {axes} are the people; or give each record a code of its own.",
         ),
         "few records": Refusal(
             "takes the rows of {records} records from one entry of {parent!r}, so {said} is too little",
-            "Say contribution={records} or more, or with unit= that the entries of {axes} are the people.",
+            "Pass contribution={records} or more, or unit= if the entries of {axes} are the people.",
         ),
         "steps": Refusal(
             "is a sequence along {axis}, which {said} names: each entry is in several records",

@@ -81,7 +81,7 @@ _CUT = "is cut, reordered or put together along an axis whose rows are chosen by
 
 
 def _made_up_shapes(variable: Node, parameters: list[Node]) -> dict[Node, Node]:
-    """What stands in the place of the shapes of arrays that are no shares: lengths that no data have decided.
+    """What replaces the shapes of arrays that are no shares: lengths that no data have decided.
 
     Lengths that the type of an array knows are written into the model. Of all others, those that are equal stay so.
     """
@@ -105,7 +105,7 @@ def _made_up_shapes(variable: Node, parameters: list[Node]) -> dict[Node, Node]:
 
 
 class _Template:
-    """A formula with inputs in the place of the released variables and of codes.
+    """A formula with inputs instead of the released variables and of codes.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ class _Template:
         return entries
 
     def _input(self, index: Node, along: tuple[Node, int] | None) -> Node:
-        """What stands in the place of codes."""
+        """What replaces codes."""
         key = (index, along is None)
         if key not in self.codes:
             self.codes.append(key)

@@ -458,7 +458,7 @@ def with_counted(said: Stated, observations: Sequence[Observation]) -> Stated:
             raise ArgumentError(
                 f"{other!r} observes numbers that were computed from counts of at most {bound.records} records of each "
                 f"{unit!r}, so it is unknown what one of them changes. Observe the counts as count() returned them, or "
-                "np.asarray(...) of the numbers, and say contribution=."
+                "np.asarray(...) of the numbers, and pass contribution=."
             )
         if bound.unit != unit:
             raise ArgumentError(
@@ -478,8 +478,8 @@ def with_counted(said: Stated, observations: Sequence[Observation]) -> Stated:
     if said.contribution is None and (unknown := stored.keys() - bounded.keys()):
         raise ArgumentError(
             f"{name!r} counts at most so many records of each {unit!r}, and it is unknown how many of them "
-            f"{min(unknown)!r} holds. Count both with unit={unit!r}, or say with contribution= how many records of "
-            "each table a person holds at most."
+            f"{min(unknown)!r} holds. Count both with unit={unit!r}, or pass contribution= for how many records "
+            "of each table a person has at most."
         )
     if said.contribution is not None and said.contribution < most:
         raise ArgumentError(

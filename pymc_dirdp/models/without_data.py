@@ -61,9 +61,9 @@ def refuse_free_variables(
             raise refused(
                 name,
                 "has an entry for each record, and effects of single persons are their data",
-                "Say unit= with the axis of the people if an observation is all that a person answers: a pm.Normal "
+                "Pass unit= with the axis of the people if an observation is all that a person answers: a pm.Normal "
                 "effect of each of them is integrated out then. Name the observed variable in count_variables= if each "
-                "observation is a number of people, as in a Poisson regression, or say contribution=1 if each trial is "
+                "observation is a number of people, as in Poisson regression, or pass contribution=1 if each trial is "
                 "a person. Otherwise give groups of records an effect, chosen by a covariate of codes, as in "
                 "effect[group].",
             )
@@ -98,7 +98,7 @@ def refuse_unnamed_data(model: pm.Model, free: Sequence[Node], secret: Collectio
         raise asked(
             variable,
             f"reads the data {data!r}",
-            f"Say public=[{data!r}] if anybody may know them, or write them as numbers.",
+            f"Pass public=[{data!r}] if anybody may know them, or write them as numbers.",
             Answer({"public": tuple(read)}),
             # Data with an entry for each record tell how many there are.
             *([] if said.records_are_public else [Answer({"public": tuple(read), "adjacency": "replace-one"})]),

@@ -220,7 +220,7 @@ def tree_within(
     contribution: int = 1,
     of_marginals: float = 0.3,
 ) -> TreeMechanism:
-    """The mechanism with the least noise that keeps a guarantee.
+    """The mechanism with the least noise that satisfies a guarantee.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def tree_within(
     Raises
     ------
     UnattainableError
-        If no noise keeps the guarantee.
+        If no noise satisfies the guarantee.
 
     Examples
     --------
@@ -276,7 +276,7 @@ def tree_within(
         # The noise is the least that keeps the part of the guarantee, up to this share of it.
         return mechanism(largest_safe(excess, rtol=1e-4))
     except ArgumentError:
-        raise UnattainableError("The guarantee is so tight that no noise keeps it; relax it.") from None
+        raise UnattainableError("The guarantee is so tight that no noise satisfies it; relax it.") from None
 
 
 @user_facing
@@ -334,7 +334,7 @@ def choose_bins(
     ArgumentError
         If an argument is outside of its domain.
     UnattainableError
-        If no choice keeps the guarantee.
+        If no choice satisfies the guarantee.
     DataError
         If a value is missing or is no number.
     BudgetError, LedgerError

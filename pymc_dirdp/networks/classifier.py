@@ -56,9 +56,9 @@ class Classifier:
     """Naive Bayes that knows how far to trust itself: its tables, and a calibration of its predictions.
 
     Naive Bayes counts features that repeat each other as independent evidence, with privacy and without. Its
-    predictions are then too sure, and often worse than the frequencies of the classes. Here a second release of the
-    same records says what the predictions are worth. Where features say nothing, or the noise hides what they say, the
-    frequencies of the classes remain.
+    predictions are then overconfident, and often worse than the frequencies of the classes. Here a second release of
+    the same records says what the predictions are worth. Where features say nothing, or the noise hides what they say,
+    the frequencies of the classes remain.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class Classifier:
         random_seed: Seed = None,
         progressbar: bool = True,
     ) -> "Classifier":
-        """Release the tables and their calibration, which keep one guarantee together.
+        """Release the tables and their calibration, which satisfy one guarantee together.
 
         Parameters
         ----------

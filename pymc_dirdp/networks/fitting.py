@@ -81,10 +81,10 @@ def fit(
     -------
     estimate : xarray.DataTree
         Of a wide table the release with its mixture in the group `posterior`: shares `p_v` of each component, all of
-        which have the same weight. It stands in the place of the release everywhere.
+        which have the same weight. It replaces the release everywhere.
 
         Of a network its group `posterior` holds the shares as one draw, with the names, dims and labels of the release.
-        So it can stand in the place of the release in :func:`pymc_dirdp.predict_log_proba`,
+        So it can replace the release in :func:`pymc_dirdp.predict_log_proba`,
         :func:`pymc_dirdp.log_likelihood` and :func:`pymc_dirdp.synthetic`. The attribute
         `n_records` is the number of records, or what the counts say of it if it is private. Where parents of one
         variable depend on each other beyond the structure, the group `network` holds tables that say how, and
@@ -421,7 +421,7 @@ def analysed(release: Published, draws: int, random_seed: Seed) -> xr.DataTree:
         raise
     except ArgumentError as error:
         raise ArgumentError(
-            f"{error} These are arguments of dirdp.analyse: pass what it returns in the place of the release."
+            f"{error} These are arguments of dirdp.analyse: pass what it returns instead of the release."
         ) from error
 
 

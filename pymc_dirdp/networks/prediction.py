@@ -91,7 +91,7 @@ def predict_log_proba(
     draws : int or "released", optional
         How many draws given the release the probabilities are averaged over; by default 4000, and fewer where the
         tables have more than 2500 cells. `"released"` takes the release's own draws. Where one draw of the Dirichlet
-        mechanism is the release, that is far too sure of itself. A release of marginals is fitted by default, by
+        mechanism is the release, this understates uncertainty. A release of marginals is fitted by default, by
         :func:`pymc_dirdp.fit`, and no draws are made.
     random_seed : int, SeedSequence, Generator or None, default 0
         Of the draws given the release, so the same release gives the same predictions. Harmless: they are public.

@@ -167,8 +167,8 @@ def last_safe(
     excess: Callable[[float], float],
     *,
     rtol: float = 2e-12,
-    tight: str = "The guarantee is so tight that no setting keeps it; relax it.",
-    loose: str = "The guarantee is so loose that every setting keeps it; ask for a tighter one.",
+    tight: str = "The guarantee is so tight that no setting satisfies it; relax it.",
+    loose: str = "The guarantee is so loose that every setting satisfies it; ask for a tighter one.",
     **search: float,
 ) -> float:
     """The last point at which a guarantee holds, by :func:`bracket` with its arguments and then :func:`safe_root`.

@@ -253,7 +253,7 @@ class _OfAllNeighbours(LossCurves):
 
 
 def _largest_loss(guarantee: Guarantee) -> float:
-    """The largest pure epsilon with which randomised response keeps a guarantee."""
+    """The largest pure epsilon with which randomised response satisfies a guarantee."""
     if guarantee.is_pure:
         return guarantee.budget
     return largest_safe(lambda epsilon: log_excess(*RandomisedResponse(epsilon).loss(guarantee)))

@@ -209,7 +209,7 @@ class RealValuedLoss(LossCurves):
 
     @classmethod
     def for_guarantee(cls, guarantee: Guarantee, *, alpha_min: float, delta_2_squared: float, delta_inf: float) -> Self:
-        """The loss with the largest `r` that keeps a guarantee.
+        """The loss with the largest `r` that satisfies a guarantee.
 
         Raises
         ------

@@ -245,7 +245,7 @@ class SimplexMechanism(DirichletDraws):
 
     @override
     def concentration(self, counts: ArrayLike) -> Array:
-        """The parameters `k * p` for a vector of probabilities, in the place of counts. **Secret**, as `p` is."""
+        """The parameters `k * p` for a vector of probabilities, instead of counts. **Secret**, as `p` is."""
         return self._parameters(np.asarray(counts, dtype=np.float64))
 
     @override
@@ -304,7 +304,7 @@ class SimplexMechanism(DirichletDraws):
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        """The likelihood of a vector of probabilities, in the place of counts."""
+        """The likelihood of a vector of probabilities, instead of counts."""
         return self._log_likelihood_of_rows(self.concentration(counts), output, steps)
 
     @override

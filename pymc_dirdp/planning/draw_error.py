@@ -242,9 +242,9 @@ def draw_share_error(
     """The root mean square error of one share of a released draw; None if the draw is no release, or without records.
 
     The shares come from the prior, the counts from the shares, and the draw from the counts. All of this is summed in
-    closed form: means and variances of the Dirichlet-multinomial distribution. The records of a table divide among its
-    rows in any way, each as likely as another, as in :func:`pymc_dirdp.planning.estimate_error.estimate_error`; their
-    totals are taken for continuous there, and the mean over them is that of 400 quantiles.
+    closed form: means and variances of the Dirichlet-multinomial distribution. All divisions of the records among
+    rows have a uniform prior, as in :func:`pymc_dirdp.planning.estimate_error.estimate_error`; their
+    totals are treated as continuous there, and the mean over them is that of 400 quantiles.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def draw_share_error(
 
 
 def _totals(sizes: Array, sharing: int, *, levels: int = 400) -> Array:
-    """Totals of rows that are as likely as one another, shape (levels, rows), where so many rows divide the records.
+    """Totals of rows under a uniform prior, shape (levels, rows), where so many rows divide the records.
 
     At so many totals as `levels` a row is looked at, where the records divide among several rows.
     """

@@ -29,17 +29,17 @@ class MechanismOptions:
         Gaussian) and `"geometric"` (discrete Laplace) add integer noise to the counts and draw from the posterior given
         the noisy counts, which are published too: one release serves any number of draws. Geometric noise adds up to 0
         where the number of records is public. `"auto"` takes, for each table, the one of these from which
-        :func:`pymc_dirdp.estimate` is expected to err least, or that which predicts best, see `objective`. Plans for
-        the whole model are compared for that, and no data decide. The default is `"dirichlet"`.
+        :func:`pymc_dirdp.estimate` has the smallest expected error, or that which predicts best, see `objective`. Plans
+        for the whole model are compared for that, and no data decide. The default is `"dirichlet"`.
 
         `"joint"` adds one noise to all tables to which the same people add records, and to all rows of a table in each
         of which a person has some, such as items by answers with `unit="person"`. Its largest norm over tables and rows
         decides, so that they share a guarantee and do not divide it. It is for public numbers of records. `"auto"`
-        takes it where it errs least.
+        takes it where its error is smallest.
 
         `"marginals"` is for whole models in which a person adds a record to each of several tables, such as a Bayesian
         network: it measures marginals of all tables once, with integer noise under one guarantee, and fits the shares
-        of all tables to them. The release holds the noisy marginals, and one estimate in the place of draws. Which are
+        of all tables to them. The release holds the noisy marginals, and one estimate instead of draws. Which are
         measured, and how precisely, are settings of :class:`pymc_dirdp.mechanisms.Marginals`.
 
     objective : {"posterior", "estimate", "prediction"}, default "posterior"

@@ -144,7 +144,7 @@ def _published(mechanism: TableMechanism, order: float) -> float:
         return math.inf
 
 
-# The mechanisms that can keep one guarantee, from the most accurate to the least.
+# The mechanisms that can satisfy one guarantee, from the most accurate to the least.
 
 
 @user_facing

@@ -54,9 +54,9 @@ def analyse(
 ) -> xr.DataTree:
     """Draws from the posterior given a release: what may be inferred from it, noise and all.
 
-    The draw or the noisy counts of a release are not the data, and who reads them as data is far too sure. This takes
-    the distribution of the mechanism into account, for as many draws as you like. They are independent and exact, but
-    for releases of marginals. It uses what was published alone, so it costs no privacy.
+    The draw or the noisy counts of a release are not the data, and reading them as data gives intervals that are too
+    narrow. This takes the distribution of the mechanism into account, for as many draws as you like. They are
+    independent and exact, but for releases of marginals. It uses what was published alone, so it costs no privacy.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def analyse(
         How many of each chain.
     chains : int, default 4
         The number of chains, as ArviZ expects them. All draws are independent of one another, whichever chain they are
-        in, so as many are worth as many.
+        in, so the effective sample size is the number of draws.
     model : pymc.Model, optional
         One with the same variables. Its Deterministics that depend on these and on single numbers alone come along.
     prior : array_like, or mapping from table to array_like, optional

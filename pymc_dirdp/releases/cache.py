@@ -43,7 +43,7 @@ class Cache[Key: Hashable, Value]:
             return value
 
     def put(self, key: Key, value: Value) -> None:
-        """Hold a value, in the place of another one of this key."""
+        """Hold a value, instead of another one of this key."""
         with self._lock:
             self._use(key, value)
 

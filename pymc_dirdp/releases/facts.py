@@ -61,7 +61,7 @@ def lines_of(stored: Opened, failures: Sequence[tuple[str, str]]) -> Facts:
 
 
 def no_guarantee(failures: Sequence[tuple[str, str]]) -> Facts:
-    """What is said in the place of a guarantee that does not follow."""
+    """What is said instead of a guarantee that does not follow."""
     brief = (("problem", ": ".join(failures[0])), failures[-1])
     problems = [Line(label, text, 2) for label, text in failures]
     return {"No guarantee": [*problems, *(Line(*line, 0) for line in brief)]}
@@ -325,7 +325,7 @@ def _table(table: ReleasedTable) -> str:
 def _chosen(part: PlannedTable) -> str:
     (best, least), *others = part.choice.expected_kl if part.choice else ()
     if not others:
-        return f"{best} by auto, nothing else can keep the guarantee"
+        return f"{best} by auto, nothing else can satisfy the guarantee"
     second, kl = others[0]
     times = f"{kl / least:.3g} times" if least > 0 else "more than"
     return f"{best} by auto: next is {second} with {times} its expected KL"

@@ -140,10 +140,10 @@ class Inferences:
             known = f", {totals_in_words([total for _, total in seen.blocks])}" if len(seen.blocks) > 1 else ""
             parts.append(f"{seen.n_records} records{known}, which is public")
         elif isinstance(beliefs.n_prior, int):
-            parts.append(f"0 to {beliefs.n_prior} records, all as likely as one another")
+            parts.append(f"0 to {beliefs.n_prior} records, with a uniform prior")
         elif isinstance(beliefs.n_prior, range):
             least, most = beliefs.n_prior[0], beliefs.n_prior[-1]
-            parts.append(f"{least} to {most} records, all as likely as one another")
+            parts.append(f"{least} to {most} records, with a uniform prior")
         else:
             parts.append("your prior of the number of records")
         if seen.n_records is None and seen.joint_rows is not None and len(seen.joint_rows.blocks) > 1:
@@ -153,7 +153,7 @@ class Inferences:
         elif rows_are_divided(seen) and seen.joint_rows is not None:
             parts.append("a division of the records among rows by the sums of their priors")
         elif rows_are_divided(seen):
-            flat = "all divisions of the records among rows as likely as one another"
+            flat = "a uniform prior over divisions of the records among rows"
             parts.append(flat if beliefs.row_prior is None else "your prior of the division among rows")
         if seen.least:
             parts.append(f"at least {seen.least} records in every cell, as was guaranteed")

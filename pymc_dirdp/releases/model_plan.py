@@ -22,7 +22,7 @@ class ModelPlan(Tabular):
     """What will be done with the records of a model of any discrete data, and what that costs its parameters.
 
     It is public: no record was looked at. `print` it, let a notebook show it, or take `frame()`; pass it to
-    :func:`pymc_dirdp.private_model` in the place of a guarantee.
+    :func:`pymc_dirdp.private_model` instead of a guarantee.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class ModelPlan(Tabular):
 def plan_of_model(guarantee: Guarantee, model: pm.Model, *, any_model: bool = True, **said: Any) -> ModelPlan:
     """Plan the release of a model of any discrete data. See :func:`pymc_dirdp.plan`."""
     if any_model is not True:
-        raise ArgumentError("Say any_model=True, or leave it out for a model with Dirichlet and Beta priors.")
+        raise ArgumentError("Pass any_model=True, or leave it out for a model with Dirichlet and Beta priors.")
     refuse_unknown("plan", said, ModelPlanning.__annotations__)
     guarantee, options = Guarantee.checked(guarantee=guarantee), ModelOptions(**said)
     found = read_completely(model, options, "dirdp.plan(guarantee, model, any_model=True", plans=True)

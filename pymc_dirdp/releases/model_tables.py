@@ -164,7 +164,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
             raise refused(
                 name,
                 f"is no plain random variable ({type(core).__name__})",
-                "Observe all records as they are, without total_size. In the place of pymc_extras.marginalize take a "
+                "Observe all records as they are, without total_size. Instead of pymc_extras.marginalize take a "
                 "pm.Mixture, whose weights are the probabilities of the states.",
             )
         if name not in said.count_variables and not trials and len(shape) > core.ndim_supp:
@@ -250,7 +250,7 @@ def _different_numbers(found: ModelRead) -> list[str]:
         raise asked(
             first,
             REFUSALS["different numbers"].reason.format(other=other),
-            f"Say public={as_code([*([] if isinstance(said.public, bool) else said.public), *public])} if anybody may "
+            f"Pass public={as_code([*([] if isinstance(said.public, bool) else said.public), *public])} if anybody may "
             "know it, or disjoint= if different people stand behind them. If it is such a count, observe one variable "
             "with a category for each outcome, or ask for adjacency='add-remove', where the numbers of records are "
             "private.",
@@ -359,7 +359,7 @@ def planned_tables(guarantee: Guarantee, found: ModelRead) -> Plan:
         if unknown := [part.table.name for part in one.parts if not has_likelihood(part)]:
             problem = problem or UnattainableError(
                 "Joint noise is for observed variables of the same people, whose number is public, without covariates "
-                f"and of up to some eight outcomes, and {unknown[0]!r} is another. Say mechanism='auto', or jointly= "
+                f"and of up to some eight outcomes, and {unknown[0]!r} is another. Pass mechanism='auto', or jointly= "
                 "for one table of all combinations of answers."
             )
         else:

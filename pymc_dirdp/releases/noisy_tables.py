@@ -1,4 +1,4 @@
-"""What stands in the place of the observed variables of a private model: noisy tables as PyMC distributions.
+"""What replaces the observed variables of a private model: noisy tables as PyMC distributions.
 
 So they are ordinary observed variables. Each draws counts from PyMC's own distributions and adds the noise of the
 mechanism itself, and has the log-probability of noisy counts, in which the counts are summed out. All that a

@@ -139,8 +139,8 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
     Raises
     ------
     ArgumentError
-        If a number is outside its domain, or the plan does not state what its mechanisms assume. Whether it keeps its
-        guarantee is asked when it is loaded, and before anything is drawn.
+        If a number is outside its domain, or the plan does not state what its mechanisms assume. Whether it satisfies
+        its guarantee is asked when it is loaded, and before anything is drawn.
 
     Examples
     --------

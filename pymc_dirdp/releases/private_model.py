@@ -63,7 +63,7 @@ def private_model(
 
     The records are counted by outcome and covariates, noise is added to the counts once, and the observed variables of
     the model become the exact likelihood of the noisy counts. `pm.sample` of the result costs no further privacy. With
-    a release in the place of a guarantee it is the recipient's half: the same model from what was published, without
+    a release instead of a guarantee it is the recipient's half: the same model from what was published, without
     the records.
 
     Parameters

@@ -90,9 +90,9 @@ def sample(
         Where a table is released by noise, its draws are exact, independent draws from the posterior given the noisy
         counts, as those of :func:`pymc_dirdp.analyse`, so their intervals may be used as they are. Where the number
         of records is private, each number from `least_records` to `most_records`, which are attributes of the table's
-        group and follow from the noisy counts, is as likely as another; numbers beyond matter only where a prior of
-        more than one record contradicts the noisy counts. A draw of the Dirichlet mechanism is itself the release, and
-        no posterior to summarise.
+        group and follow from the noisy counts, has the same prior probability; numbers beyond matter only where a prior
+        of more than one record contradicts the noisy counts. A draw of the Dirichlet mechanism is itself the release,
+        and no posterior to summarise.
 
     Raises
     ------

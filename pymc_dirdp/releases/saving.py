@@ -81,14 +81,15 @@ def load(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     -------
     release : xarray.DataTree, Plan, Bins, Structure or Transcript
         A release as :func:`pymc_dirdp.sample` returns it; whether its guarantee follows was not decided, see
-        :func:`pymc_dirdp.verify`. A plan or a choice keeps its guarantee, which is decided on its exact curves here.
+        :func:`pymc_dirdp.verify`. A plan or a choice satisfies its guarantee, which is decided on its exact curves
+        here.
 
     Raises
     ------
     ReleaseError
         If the file holds anything else than such a text, was changed, contradicts itself, or is too long.
     UnattainableError
-        If a plan does not keep its guarantee.
+        If a plan does not satisfy its guarantee.
     OSError
         If there is no such file, or it cannot be read.
 

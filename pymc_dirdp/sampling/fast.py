@@ -48,7 +48,7 @@ def dirichlet(concentration: Array, draws: int, rng: np.random.Generator, *, ove
 
 
 def _normalised(concentration: Array, draws: int, rng: np.random.Generator) -> Array:
-    """The draws of :func:`dirichlet`, in the place of the parameters if it is one draw."""
+    """The draws of :func:`dirichlet`, instead of the parameters if it is one draw."""
     y = _filled(_log_gammas, concentration, draws, rng)
     y -= y.max(axis=-1, keepdims=True)
     np.exp(y, out=y)
@@ -57,7 +57,7 @@ def _normalised(concentration: Array, draws: int, rng: np.random.Generator) -> A
 
 
 def _filled(fill: _Fill, shapes: Array, draws: int, rng: np.random.Generator, *, blocks: int = 16) -> Array:
-    """Draws of these shapes, in the place of the shapes if it is one draw: a new array costs as much as a step.
+    """Draws of these shapes, instead of the shapes if it is one draw: a new array costs as much as a step.
 
     Work of several parts is done by a thread for each core. Each part, of so many blocks, has a generator of its own,
     so a seed gives the same draws on any number of cores.

@@ -349,7 +349,7 @@ def effect_in_a_prior():
         (classes, "discrete free variable"),
         (prior_of_answers, "reads what a variable observes"),
         (effect_in_a_prior, "'other' depends on 'theta'"),
-        (several_variables, r'Say jointly=\[\["first", "second"\]\]'),
+        (several_variables, r'Pass jointly=\[\["first", "second"\]\]'),
     ],
 )
 def test_other_effects_are_refused_before_the_charge(make, match, ledger):

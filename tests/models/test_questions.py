@@ -30,9 +30,9 @@ def test_nothing_is_asked_where_nothing_is_open():
 
 def test_all_questions_stand_in_one_refusal_with_one_call():
     read = asked(
-        (lambda said: not said.unit, "Refused: who is it? Say unit=.", [PERSON]),
-        (lambda said: "n" not in said.public, "Refused: is n public? Say public=.", [NUMBERS, GROUPS]),
-        (lambda said: "x" not in said.public, "Refused: is x public? Say public=.", [Answer({"public": ("x",)})]),
+        (lambda said: not said.unit, "Refused: who is it? Pass unit=.", [PERSON]),
+        (lambda said: "n" not in said.public, "Refused: is n public? Pass public=.", [NUMBERS, GROUPS]),
+        (lambda said: "x" not in said.public, "Refused: is x public? Pass public=.", [Answer({"public": ("x",)})]),
     )
     with pytest.raises(UnsupportedModelError) as caught:
         completed(read, Stated(adjacency="add-remove", public=("m",)), VERB)
@@ -40,9 +40,9 @@ def test_all_questions_stand_in_one_refusal_with_one_call():
     assert caught.value.__suppress_context__
     *lines, call = str(caught.value).splitlines()
     assert lines[:3] == [
-        "Refused: who is it? Say unit=.",
-        "Also: is n public? Say public=.",
-        "Also: is x public? Say public=.",
+        "Refused: who is it? Pass unit=.",
+        "Also: is n public? Pass public=.",
+        "Also: is x public? Pass public=.",
     ]
     assert call == '    dirdp.plan(guarantee, model, unit="person", public=["m", "n", "x"], adjacency="add-remove")'
 

@@ -175,7 +175,7 @@ def test_the_release_and_the_report_name_the_choice_and_the_next():
     # No urn is fine enough for so small a loss.
     noise = dirdp.plan(dirdp.PureDP(epsilon=1e-9), hair(), mechanism="auto")
     only = " ".join(str(dirdp.report(noise, full=True)).split())
-    assert "geometric by auto, nothing else can keep the guarantee" in only
+    assert "geometric by auto, nothing else can satisfy the guarantee" in only
 
 
 def test_the_report_says_when_auto_would_be_clearly_better_and_only_then():

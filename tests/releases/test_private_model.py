@@ -174,7 +174,7 @@ def test_data_that_nobody_named_are_refused_wherever_they_stand(place):
         middle = pm.Normal("middle", mean if place == "a prior of a prior" else 0.0)
         a = pm.Normal("a", mean if place == "a prior" else middle)
         pm.Bernoulli("y", logit_p=a + mean if place == "the likelihood" else a, observed=observed)
-    with pytest.raises(DirdpError, match=r"reads the data 'mean'. Say public=\['mean'\]"):
+    with pytest.raises(DirdpError, match=r"reads the data 'mean'. Pass public=\['mean'\]"):
         dirdp.private_model(PURE, model, ledger=ledger)
     assert not ledger.entries()
     assert dirdp.private_model(PURE, model, public=["mean"], ledger=ledger).observed_RVs
@@ -186,7 +186,7 @@ def test_a_largest_value_in_a_pm_data_has_to_be_named():
     with pm.Model() as model:
         p = pm.Beta("p", 1, 1)
         pm.Binomial("y", n=pm.Data("n", observed.max()), p=p, observed=observed)
-    with pytest.raises(DirdpError, match=r"reads the data 'n'. Say public=\['n'\]"):
+    with pytest.raises(DirdpError, match=r"reads the data 'n'. Pass public=\['n'\]"):
         dirdp.private_model(PURE, model, unit=0)
     assert dirdp.private_model(PURE, model, unit=0, public=["n"]).observed_RVs
 
@@ -668,10 +668,10 @@ def test_person_effects_are_refused_where_their_number_is_private():
 @pytest.mark.parametrize(
     ("name", "said", "match"),
     [
-        ("hierarchical_logit", {"public": []}, "Say public="),
+        ("hierarchical_logit", {"public": []}, "Pass public="),
         ("hierarchical_logit", {"public": ["groups"]}, "public or levels"),
         ("hierarchical_logit", {"public": "group"}, "list of names"),
-        ("hierarchical_logit", {"adjacency": "add-remove"}, "Say levels="),
+        ("hierarchical_logit", {"adjacency": "add-remove"}, "Pass levels="),
         ("hierarchical_logit", {"max_cells": 5}, "max_cells=5"),
         ("hierarchical_logit", {"levels": {"group": 3}}, "in public or in levels, not in both"),
         ("hierarchical_logit", {"support": {"y": [0, 2]}}, "do not add up to 1"),
