@@ -33,6 +33,26 @@ CODE_WORDS = {
     r"moved": "shifted, reordered, changed",
     r"(?<!safety )margins?": "marginal; or safety margin",
 }
+# Turns of phrase carried over from another language, in pages, docstrings and errors, and what the field says.
+PHRASES = {
+    r"books? (?:it|them)|booked": "records, recorded",
+    r"seldom": "rarely",
+    r"without more(?=[ .,]*(?:the|a|it|[.,]))": "by default",
+    r"while (?:people|visitors|they) come": "as visitors arrive",
+    r"as often as (?:it|they) (?:says?|claims?)": "with nominal coverage",
+    r"(?:hold|holds|holding) (?:the truth|what (?:it|they) says?)": "cover the true value, have nominal coverage",
+    r"keep(?:s|ing)? (?:an?|the|its|their|this|one|no|pure|every)(?: \w+)? (?:guarantees?|privacy|epsilon)": "satisfy",
+    r"(?:keep|keeps|keeping) (?:epsilon\b|\(\d)": "satisfy",
+    r"as likely as (?:one another|another)": "uniform",
+    r"worth as many": "effective sample size",
+    r"too sure": "overconfident; intervals that are too narrow",
+    r"in the place of": "instead of",
+    r"err(?:s|ing)? (?:the )?least": "has the smallest error",
+    r"(?:tell|tells|telling|told) (?:\w+ )?apart": "distinguish",
+    r"noise and all": "accounting for the noise",
+}
+# An argument is passed. Its name is code, so this is looked for in the raw text.
+SAID = re.compile(r"\bsay `?[a-z_]+=(?!=)", re.IGNORECASE)
 # Code, addresses and quotations are no text of ours: names of the library, titles of papers and outputs of programs.
 _FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _NO_TEXT = re.compile(r"`[^`\n]*`|\]\([^)]*\)|https?://\S+|^> .*$", re.MULTILINE)
@@ -46,6 +66,7 @@ def found(text, words=WORDS):
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     *(path for path in sorted((ROOT / "docs").rglob("*.md")) if "proofs" not in path.parts),
 ]
 
@@ -68,6 +89,47 @@ def test_docstrings_use_the_words_of_the_field():
             # A parameter may be called by another word than the text uses.
             prose = re.sub(r"^\s*[\w*, ]+ : .*$", "", text, flags=re.MULTILINE)
             assert found(prose) == [], path
+
+
+def phrases(text):
+    """What sounds carried over from another language, on one line each."""
+    return [*found(re.sub(r"\s+", " ", _NO_TEXT.sub("", _FENCED.sub("", text))), PHRASES), *SAID.findall(text)]
+
+
+def test_pages_sound_like_the_field():
+    for path in PAGES:
+        assert phrases(path.read_text(encoding="utf-8")) == [], path
+
+
+def test_docstrings_and_errors_sound_like_the_field():
+    for path in sorted((ROOT / "pymc_dirdp").rglob("*.py")):
+        for text in (*docstrings(path), *texts_of(path)):
+            assert phrases(text) == [], path
+
+
+def test_the_lint_finds_phrases():
+    for text in (
+        "A ledger books it.",
+        "If rewards are seldom,",
+        "Without more the guarantee is about one reward.",
+        "It learns while people come.",
+        "They hold the truth.",
+        "as often as they say",
+        "It keeps a guarantee.",
+        "It keeps\n    the stated guarantee.",
+        "It keeps (1, 1e-6).",
+        "all as likely as one another",
+        "so as many are worth as many",
+        "far too sure",
+        "in the place of it",
+        "which errs least",
+        "told apart",
+        "Pass `unit=` for people.",
+        "Pass unit=0.",
+    ):
+        assert phrases(text), text
+    for text in ("It satisfies the guarantee.", "without more noise", "keep the file", "say `x` if x == 1", "`seldom`"):
+        assert not phrases(text), text
 
 
 def test_errors_and_warnings_are_clean():

@@ -86,7 +86,7 @@ def _to_plain(label: Any) -> Any:
 
 
 def checked_labels(arms: Sequence[Hashable]) -> tuple[str | int, ...]:
-    """The labels of the arms, which a file can hold and tell apart."""
+    """The labels of the arms, which a file can hold and distinguish."""
     if not isinstance(arms, Iterable):
         raise ArgumentError(f'Expected the names of the arms, such as ["a", "b"], got {type_name(arms)}.')
     labels = (arms,) if isinstance(arms, str) else tuple(arms)

@@ -259,8 +259,8 @@ class TableMechanism(Mechanism):
     def possible_records(self, output: Array) -> range:
         """The numbers of records with which this output is possible, for all that is not negligible.
 
-        Where the number of records is private, the draws of a release that publishes a table take each of these for as
-        likely as another; so they are computed from the output alone.
+        Where the number of records is private, the draws of a release that publishes a table give each of these the
+        same prior probability; so they are computed from the output alone.
         """
         raise ArgumentError(f"The output of a {type(self).__name__} does not say how many records there are.")
 

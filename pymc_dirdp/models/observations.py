@@ -443,7 +443,7 @@ def _observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Obser
         raise _wrong(
             name,
             "do not have one code for each observation. Repeat codes that several observations share, as "
-            "np.repeat(codes[:, None], n, axis=1) does, and say with unit= whose records they are",
+            "np.repeat(codes[:, None], n, axis=1) does, and pass unit= for whose records they are",
             "parents",
         )
     dims = model.named_vars_to_dims.get(name) or (None,) * len(shape)

@@ -292,7 +292,7 @@ def people_axis(rv: Node, model: pm.Model, said: ModelOptions) -> int:
         raise refused(
             known.name,
             "has several axes of observations, and a person may have several answers",
-            f"Say {', or '.join(ways)}, as in {call}. Where people are the entries of several axes together, make "
+            f"Pass {', or '.join(ways)}, as in {call}. Where people are the entries of several axes together, make "
             "them one axis by reshape.",
         )
     return 0
@@ -542,12 +542,12 @@ def _covariates(
             ]
             if not said.records_are_public:
                 ways = [ways[1], f"adjacency='replace-one' and {ways[0]}"]
-            way_out = f"Say {'; or '.join(ways)}."
+            way_out = f"Pass {'; or '.join(ways)}."
             raise asked(name, f"reads {called}, which has an entry for each record", way_out, Answer(options))
         if not said.records_are_public:
             raise ArgumentError(
-                f"public={array.name!r} tells how many records there are, which add-remove keeps private. Say "
-                f"levels={{{str(array.name)!r}: k}} in its place, or take adjacency='replace-one'."
+                f"public={array.name!r} tells how many records there are, which add-remove keeps private. Pass "
+                f"levels={{{str(array.name)!r}: k}} instead, or adjacency='replace-one'."
             )
     return [array for array in arrays if array not in private], private
 

@@ -181,9 +181,9 @@ REFUSALS = MappingProxyType(
         # People
         "used twice": Refusal(
             "is used twice: {first!r} and {second!r} may hold the same records",
-            "Give each its own parameter, or observe the summed counts once; or say with disjoint= that different "
-            "people feed them, with unit= who the people are, or with contribution= how many records of it a person "
-            "holds at most.",
+            "Give each its own parameter, or observe the summed counts once; or pass disjoint= if different "
+            "people feed them, unit= for who the people are, or contribution= for how many records of it a person has "
+            "at most.",
         ),
         "shared codes": Refusal(
             "takes the rows of several records from one entry of {parent!r}, which {said} gives to several people",

@@ -372,8 +372,8 @@ def check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
     beyond = {text for text in texts if not text.isascii()}
     if len({unicodedata.normalize("NFC", text) for text in beyond}) < len(beyond):
         raise UnsupportedModelError(
-            f"Two labels of the dim {dim!r} of {name!r} are the same characters in two Unicode forms, which nobody can "
-            "tell apart. Write all labels in one form, such as NFC of unicodedata.normalize."
+            f"Two labels of the dim {dim!r} of {name!r} are the same characters in two Unicode forms, which look "
+            "the same. Write all labels in one form, such as NFC of unicodedata.normalize."
         )
     plain = set(map(type, given)) <= {int, str}
     if not plain and any(np.ndim(label) for label in given):

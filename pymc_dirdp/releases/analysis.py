@@ -52,7 +52,7 @@ def analyse(
     random_seed: Seed = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    """Draws from the posterior given a release: what may be inferred from it, noise and all.
+    """Draws from the exact posterior given a release, which account for the privacy noise.
 
     The draw or the noisy counts of a release are not the data, and reading them as data gives intervals that are too
     narrow. This takes the distribution of the mechanism into account, for as many draws as you like. They are
@@ -76,8 +76,8 @@ def analyse(
         Your own prior of the shares, in the shape of the table, which for a Beta ends in (success, failure). By
         default that of the model.
     n_prior : int or array_like, or mapping from table to those, optional
-        Your prior of the number of records where it is private: an integer n makes 0 to n as likely as one
-        another, a `range` each number in it, and an array holds the weights of 0, 1, 2, .... A draw needs one. For
+        Your prior of the number of records where it is private: an integer n is a uniform prior on 0 to n,
+        a `range` one on its numbers, and an array has the weights of 0, 1, 2, .... A draw needs one. For
         noisy counts it is by default that of the release's own draws, `least_records` to `most_records` in the table's
         group, which is so wide that it does not matter.
     row_prior : array_like, or mapping from table to array_like, optional

@@ -152,7 +152,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
         secret.append(stored)
         if (known := known_bound(stored)) is not None and known[1].records > said.most_records:
             raise ArgumentError(
-                f"{name!r} counts at most {known[1].records} records of each {known[1].unit!r}. Say "
+                f"{name!r} counts at most {known[1].records} records of each {known[1].unit!r}. Pass "
                 f"contribution={known[1].records}, or count with contribution=1."
             )
         trials = said.trials_are_people and operation(rv) in ("Binomial", "Multinomial")
@@ -203,7 +203,7 @@ def _refuse_shared_rows(outcomes: Sequence[Outcomes], said: ModelOptions) -> Non
     different = [] if apart else [Answer({"disjoint": alone}, "if nobody has answered two of them")]
     raise OpenQuestionError(
         f"private_model cannot release this model: {both} are answers of the same people, whose covariates or number "
-        "are private, so that their tables have the same unknown row sizes. Say "
+        "are private, so that their tables have the same unknown row sizes. Pass "
         f"jointly=[{unknown}], or disjoint= if they are different people.",
         [Answer({"jointly": (tuple(unknown),)}, "if they are answers of the same people"), *different],
     )
