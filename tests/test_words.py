@@ -124,8 +124,8 @@ def test_the_lint_finds_phrases():
         "in the place of it",
         "which errs least",
         "told apart",
-        "Pass `unit=` for people.",
-        "Pass unit=0.",
+        "Say `unit=` for people.",
+        "Say unit=0.",
     ):
         assert phrases(text), text
     for text in ("It satisfies the guarantee.", "without more noise", "keep the file", "say `x` if x == 1", "`seldom`"):
