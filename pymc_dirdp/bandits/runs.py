@@ -215,7 +215,7 @@ class RoundRun:
         if size > n_left:
             raise ArgumentError(
                 f"The guarantee is for {self.design.horizon} rounds, of which {n_left} are left. Make a bandit with a "
-                "longer horizon before it begins, or use batches, which keep their guarantee for a run of any length."
+                "longer horizon before it begins, or use batches, whose guarantee is for a run of any length."
             )
         return [self._round() for _ in range(size)]
 

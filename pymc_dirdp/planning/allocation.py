@@ -166,6 +166,6 @@ def _largest_budget[M: Mechanism](
         )
     safe, unsafe = bracket(excess, start=start_budget, factor=4, least=1e-100, most=end_budget)
     if safe == 0:
-        raise UnattainableError("The guarantee is so tight that no setting keeps it; relax it.")
+        raise UnattainableError("The guarantee is so tight that no setting satisfies it; relax it.")
     # The budget is solved for to this relative error; at most half as much of epsilon is left unused.
     return mechanisms(safe_root(excess, safe=safe, unsafe=unsafe, rtol=2e-3))

@@ -95,7 +95,7 @@ class Boundary:
             start=1 / guess,
             rtol=rtol,
             least=1 / max_s,
-            tight=f"The guarantee is so tight that no setting keeps it with s up to {max_s:g}; relax it.",
+            tight=f"The guarantee is so tight that no setting satisfies it with s up to {max_s:g}; relax it.",
         )
 
 

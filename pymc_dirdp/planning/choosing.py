@@ -205,7 +205,7 @@ def choose(
     tables : mapping of str to TableFacts
     terms : Terms
     mechanism : str, default "auto"
-        The kind for all tables, or `"auto"`: those from which :func:`pymc_dirdp.estimate` is expected to err least.
+        The kind for all tables, or `"auto"`: those with the smallest expected error of :func:`pymc_dirdp.estimate`.
         Joint noise is tried where a person has records in every row of a table.
 
     Returns

@@ -61,10 +61,10 @@ def estimate_error(
     n_records : int
         The public number of records, or the size to plan for.
     public : bool, default True
-        Whether the analyst knows the number of records. If not, every number up to twice as many is as likely as
-        another. The records of a table divide among its rows in any way, each as likely as another, and nobody knows
-        how; that the rows add up to all records is not used, so the error is a little too large. Where a person has as
-        many records in every row, and their number is public, rows hold equal numbers.
+        Whether the analyst knows the number of records. If not, it has a uniform prior up to twice as many. The
+        division of the records among rows is private, with a uniform prior; that the rows add up to all records is not
+        used, so the error is a little too large. Where a person has as many records in every row, and their number is
+        public, rows hold equal numbers.
     totals : sequence of int, optional
         The public numbers of records of parts of the rows: the entries of the axes along which a person stays in place,
         see :meth:`Contribution.rows_by_entry`. Only the rows of one part divide its records in an unknown way.

@@ -333,7 +333,7 @@ def _least_noise(
     all_curves = people.curves(marginals[0], people.noise(marginals[0], kind, 1.0))
     if guarantee.is_pure and not math.isfinite(all_curves.pure_epsilon):
         raise UnattainableError(
-            f"noise={kind!r} keeps no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
+            f"noise={kind!r} satisfies no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
             "ZeroCDP or TruncatedCDP, or take noise='geometric'."
         )
     relative = [1 / math.sqrt(weight / max(weights)) for weight in weights]
@@ -348,7 +348,7 @@ def _least_noise(
     def excess(inverse: float) -> float:
         parameters = [item / inverse for item in relative]
         if max(parameters) > MOST:
-            raise UnattainableError("The guarantee is so tight that no noise up to 2**200 keeps it; relax it.")
+            raise UnattainableError("The guarantee is so tight that no noise up to 2**200 satisfies it; relax it.")
         if min(parameters) < LEAST:
             return math.inf
         parts = [

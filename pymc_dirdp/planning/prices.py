@@ -58,7 +58,7 @@ def calibrate(
         replace-one, your guess under add-remove. It changes the guarantee only with `public=["n_records"]`.
     mechanism : str or settings, default "dirichlet"
         As in `plan(mechanism=...)`, such as ``dirdp.mechanisms.Dirichlet(strategy="temper")``; `"auto"` takes the one
-        from which :func:`pymc_dirdp.estimate` errs least.
+        from which :func:`pymc_dirdp.estimate` has the smallest expected error.
     objective : {"posterior", "estimate"}, default "posterior"
         What `"optimal"` keeps small: `"posterior"` the divergence of the private posterior from the posterior, with
         `r <= 1`, so that a loose guarantee gives back the posterior unchanged; `"estimate"` the divergence of the draw
