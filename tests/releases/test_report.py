@@ -209,7 +209,7 @@ def test_tables_of_the_same_people_are_advised_together_and_others_apart():
 
 def drawn_in(page):
     """The circles, the faint and the strong lines and the ticks of a picture, as shares: 490 is the largest number."""
-    most = float(re.search(r'text-anchor="end">([\d.]+)</text></svg>', page)[1])
+    most = float(re.search(r'text-anchor="end">([\d.]+)</text>.*share</text></svg>', page)[1])
     lines = np.array(re.findall(r'd="M([\d.]+) \d+H([\d.]+)"', page), dtype=float)
     dots = np.array(re.findall(r'cx="([\d.]+)"', page), dtype=float)
     ticks = np.array(re.findall(r'd="M([\d.]+) \d+v16"', page), dtype=float)
