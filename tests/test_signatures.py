@@ -1,6 +1,7 @@
 """One argument has one meaning in all public signatures, and options that are texts say which texts there are."""
 
 import inspect
+import pydoc
 import typing
 from importlib import import_module
 
@@ -62,6 +63,10 @@ MOST = {
     "verify": 2,
     "diagnose": 5,
 }
+MAIN = (
+    *("sample", "plan", "private_model", "count", "estimate", "analyse"),
+    *("compare", "report", "save", "load", "verify", "diagnose"),
+)
 TEXTS = {
     "adjacency",
     "mechanism",
@@ -167,6 +172,11 @@ def test_likelihoods_are_called_by_what_they_are_of():
 @pytest.mark.parametrize("verb", MOST)
 def test_a_main_verb_has_few_options(verb):
     assert len(inspect.signature(getattr(dirdp, verb)).parameters) <= MOST[verb]
+
+
+@pytest.mark.parametrize("verb", MAIN)
+def test_the_help_of_a_main_verb_is_a_screen_and_a_half(verb):
+    assert len(pydoc.plain(pydoc.render_doc(getattr(dirdp, verb))).splitlines()) <= 75
 
 
 def test_options_of_a_plan_are_answered_with_the_call_that_has_them():

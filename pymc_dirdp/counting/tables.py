@@ -41,65 +41,51 @@ def count(
     distinct: bool = False,
     otherwise: Otherwise | None = None,
 ) -> Counts:
-    """Count the records in each cell of the declared domain. The result is **secret**.
+    """Count how many records fall into each cell of the declared domain. The result is **secret**.
 
     Parameters
     ----------
     records : data frame, mapping of str to one-dimensional array, table of an engine, or path
-        Each row is one record. Tables of DuckDB, Ibis, PySpark or Dask and lazy frames of polars are
-        grouped in the engine, and only the counts come back; this needs the extra `frames`. A path leads
-        to a Parquet file or a folder of them, which DuckDB reads; this needs the extra `duckdb`.
+        One entry of each column is one record. Tables of DuckDB, Ibis, PySpark, Dask and lazy ones of polars are
+        grouped in their engine. A path is a Parquet file or a folder of them.
     variables : sequence of str
-        The columns to count, each once, in the order of the result's axes.
+        The columns to count, in the order of the axes of the result.
     categories : mapping of str to sequence
-        All possible values of each variable, in order: texts, numbers or members of an Enum. They are public,
-        so do not take them from the data. As in Python, 1, 1.0 and True are one label; "1" is another. A missing value
-        is not a label: see `otherwise`.
+        All values that each variable could take, in order. They are public: do not read them off the data.
     counts : str, optional
-        A column with the number of records that each row represents. By default each row is one record. It cannot be
-        used with `unit`, or for records in an engine.
+        A column of the number of records that each row stands for. Not with `unit` or an engine.
     unit : str, optional
-        The column that identifies the unit of each record, by texts or integers. Then at most `contribution` records
-        of each unit are counted. By default all records are counted.
+        The column that says whose record it is. At most `contribution` records of each unit are counted.
     contribution : int, optional
-        The maximum number of counted records of a unit. Only with `unit`.
+        The maximum number of records of a unit, with `unit` only.
     distinct : bool, default False
-        Whether records of a unit in the same cell count as one, before records are chosen.
+        Whether to count equal records of a unit once.
     otherwise : mapping of str to label, optional
-        For some variables, the category that missing and undeclared values are counted in.
+        For some variables the category that stands for missing and undeclared values.
 
     Returns
     -------
     counts : Counts, an ndarray of int64, shape ``tuple(len(categories[v]) for v in variables)``
-        Cells without records are 0. The array has the unit and the contribution, and :func:`plan` uses them.
-
-    Warns
-    -----
-    CategoriesFromDataWarning
-        If categories are an object of pandas, polars or Arrow, which may come from the data.
+        Cells without records hold 0. It has the unit and the contribution, which :func:`plan` uses.
 
     Raises
     ------
     ArgumentError
-        If a variable has no column or no categories or is named twice, or the domain is too large, or the columns have
-        different indexes of pandas or xarray.
+        If a variable has no column or no categories, or the domain is too large.
     DataError
-        If a column holds a value that was not declared, or a missing one (None, NaN, NA, NaT, masked), or the columns
-        are not of one length, or a record has no unit. The message names the column, and no value, position or number
-        of records.
+        If a value is undeclared or missing, or columns differ in length. The message has no value and no number.
     ImportError
-        If an extra is missing. The message says how to install it.
+        If the extra of an engine is not installed.
+
+    Warns
+    -----
+    CategoriesFromDataWarning
+        If categories are an object of pandas, polars or Arrow, which may come from data.
 
     Notes
     -----
-    Values are compared, whatever the engine: dictionaries and categoricals of pandas, polars and Arrow are decoded.
-    Dates, durations and intervals cannot be labels, because engines convert them differently; nor can floating-point
-    numbers that may have been rounded, where labels are integers of that size.
-
-    A hash of the record and the unit, with a key of random bits from the operating system, decides which records
-    of a unit are counted. The key is not stored, so each call chooses again. Then the number of records depends on
-    the units. It is private, unless one record of each unit is counted: then it is the number of units. See "At most m
-    records of a person" on the page "Who is protected?".
+    A hash with a random key, which is not stored, chooses the records of a unit. The number of records is then private,
+    unless `contribution` is 1. See the pages "Counting records where they are" and "Who is protected?".
 
     Examples
     --------
@@ -109,11 +95,9 @@ def count(
 
     One record of each patient:
 
-    >>> visits = {"patient": ["ann", "ann", "bob"], "ill": ["yes", "yes", None]}
-    >>> declared = {"ill": ["yes", "no", "unknown"]}
-    >>> otherwise = {"ill": "unknown"}
-    >>> count(visits, ["ill"], categories=declared, unit="patient", contribution=1, otherwise=otherwise).tolist()
-    [1, 0, 1]
+    >>> visits, declared = {"patient": ["ann", "ann", "bob"], "ill": ["yes", "yes", "no"]}, {"ill": ["yes", "no"]}
+    >>> count(visits, ["ill"], categories=declared, unit="patient", contribution=1).tolist()
+    [1, 1]
     """
     names = checked_variables(variables)
     labels = checked_categories(names, categories)

@@ -29,17 +29,17 @@ def diagnose(
     chains: int = 4,
     random_seed: Seed = None,
 ) -> xr.DataTree:
-    """What a release has cost in accuracy, for the eyes of the curator. **Confidential**.
+    """Compare a release with the data behind it, for the curator only. **Confidential**.
 
-    Everything in the result is computed from the observed data, which are in it too. The guarantee of the release does
-    not cover it: do not publish it and do not let it decide what to publish. Nothing is written to disk.
+    The result is computed from the observed data and contains them, and no guarantee covers it. Do not publish it, and
+    do not let it decide what to publish. Nothing is written to disk.
 
     Parameters
     ----------
     release : xarray.DataTree
-        A release from :func:`pymc_dirdp.sample`, also from a file, see :func:`pymc_dirdp.load`.
+        A release from :func:`sample` or :func:`load`.
     model : pymc.Model, optional
-        The model that it was drawn from, with its data. The one on the context stack by default.
+        The model that it was drawn from, with its data; by default the one on the context stack.
     draws : int, default 1000
         The number of draws of each chain, at least 100.
     chains : int, default 4
@@ -50,47 +50,27 @@ def diagnose(
     Returns
     -------
     diagnosis : xarray.DataTree
-        Marked by an attribute `confidential` of every group and variable. Two of its children are trees as ArviZ
-        wants them, with the groups `posterior`, `prior`, `log_prior`, `log_likelihood`, `posterior_predictive` and
-        `observed_data`:
+        Every group and variable has the attribute `confidential`.
 
-        * `non_private`: independent draws of the model's own posterior, `Dirichlet(x + prior)`.
-        * `private`: independent draws of the distribution behind the release, `Dirichlet(r x + alpha)`.
-
-        Further groups:
-
-        * `release`: the draws that were released.
-        * `realised`: the errors in nats by table, what was expected of them without the data, and how they rank among
-          what was possible. Mean and rank of the estimates of :func:`pymc_dirdp.estimate` are those of fresh releases
-          of the same data; NaN for tables of more than 1000 cells.
-        * `cells`: the errors of every cell, by table. `bias_of_draw` is P1 equation 3, with its sign, and
-          `posterior_parameter` and `private_parameter` are the parameters of the two Dirichlet distributions.
-        * `guarantee`: what was guaranteed, which is public.
-
-        Of a release in which a table was released by noise, `private` has the draws of :func:`pymc_dirdp.analyse`
-        alone, and `realised` the errors of the estimates, because there is no tempered posterior.
-        :func:`pymc_dirdp.report` puts a diagnosis on one page.
+        * `non_private`: draws of the model's own posterior, with the groups that ArviZ reads.
+        * `private`: draws of the distribution behind the release, or given its noisy counts.
+        * `release`: the released draws; `guarantee`: what was guaranteed, which is public.
+        * `realised`: errors in nats by table, what was expected without the data, and the rank among fresh releases.
+        * `cells`: the errors of every cell, by table; `bias_of_draw` is P1 equation 3.
 
     Raises
     ------
     ArgumentError
         If `release` is not a release.
     UnsupportedModelError
-        If the release is not one of this model, or the model holds something without a closed form.
+        If the release is not one of this model, or the model has a part without a closed form.
     DataError
-        If the observations are not what the model says. The message never holds a value.
+        If the observations are not what the model says. The message has no value.
 
     Notes
     -----
-    `log_likelihood` has a value for each observation of the model, to the power `r` under `private`, as
-    `arviz.psense_summary` needs it; its attributes have the powers. So `arviz.loo` scores an untempered record only
-    under `non_private`, and a whole row of counts where that is one observation. Where single observations would take
-    more than 128 MB, `log_likelihood` holds their sum for each draw and `posterior_predictive` is left out; fewer draws
-    bring them back.
-
-    References
-    ----------
-    Theory, sections 1 and 8.
+    `log_likelihood` has a value for each observation, to the power `r` under `private`, so compare with `arviz.loo`
+    under `non_private`. Above 128 MB it holds sums, and `posterior_predictive` is left out. Theory, sections 1 and 8.
 
     Examples
     --------
@@ -100,8 +80,7 @@ def diagnose(
     ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
     ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
     >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=0.7, delta=1e-6), model)
-    >>> found = dirdp.diagnose(release, model, draws=100)
-    >>> sorted(found.children)[:3]
+    >>> sorted(dirdp.diagnose(release, model, draws=100).children)[:3]
     ['cells', 'guarantee', 'non_private']
     """
     draws, chains = integer(100, draws=draws), integer(1, chains=chains)

@@ -52,112 +52,50 @@ def analyse(
     random_seed: Seed = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    """Draws from the exact posterior given a release, which account for the privacy noise.
+    """Draw from the posterior given a release, with the noise of its mechanism taken into account.
 
-    The draw or the noisy counts of a release are not the data, and reading them as data gives intervals that are too
-    narrow. This takes the distribution of the mechanism into account, for as many draws as you like. They are
-    independent and exact, but for releases of marginals. It uses what was published alone, so it costs no privacy.
+    It reads only what was published, so it costs no privacy. Draws are independent and exact, except for marginals.
 
     Parameters
     ----------
     release : xarray.DataTree, MechanismOutput, or a list of them
-        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.load`; or the output of a mechanism alone. A list holds
-        several releases of the same tables **of the same records**, and is read as all that is known of these. Releases
-        of other data, such as another year's, are not for one list: analyse each by itself. In either case what the
-        people lose adds up over all releases that they are in.
+        A list has releases of the same tables **of the same records**. Analyse releases of other records separately.
     draws : int, default 1000
-        How many of each chain.
+        The number of draws of each chain.
     chains : int, default 4
-        The number of chains, as ArviZ expects them. All draws are independent of one another, whichever chain they are
-        in, so the effective sample size is the number of draws.
+        The number of chains; draws of all chains are independent.
     model : pymc.Model, optional
-        One with the same variables. Its Deterministics that depend on these and on single numbers alone come along.
+        A model whose Deterministics of the shares are added.
     prior : array_like, or mapping from table to array_like, optional
-        Your own prior of the shares, in the shape of the table, which for a Beta ends in (success, failure). By
-        default that of the model.
+        Your prior of the shares, in the shape of the table; (success, failure) for a Beta. By default the model's.
     n_prior : int or array_like, or mapping from table to those, optional
-        Your prior of the number of records where it is private: an integer n is a uniform prior on 0 to n,
-        a `range` one on its numbers, and an array has the weights of 0, 1, 2, .... A draw needs one. For
-        noisy counts it is by default that of the release's own draws, `least_records` to `most_records` in the table's
-        group, which is so wide that it does not matter.
+        Your prior of a private number of records: uniform on 0 to n for an integer n, else weights of 0, 1, 2, ....
     row_prior : array_like, or mapping from table to array_like, optional
-        Dirichlet prior of how the records of a table divide among its rows; 1 for each by default.
+        The Dirichlet prior of how a table's records divide among its rows; 1 for each by default.
     same_records : bool, default True
-        Whether a table of classes and tables of features given the class, such as those of
-        :func:`pymc_dirdp.naive_bayes`, count the same records. They are then inferred together, because the rows of
-        each feature hold as many records as the classes do. Pass False if they count other records, which a release
-        does not tell.
+        Whether a table of classes and tables of features given the class count the same records.
     random_seed : int, SeedSequence, Generator or None
-        Harmless here: what is drawn from is public.
+        A seed does not affect privacy here.
     progressbar : bool, default True
-        Whether to count the tables in a bar, if they take over a second.
+        Whether to show a bar if the tables take over a second.
 
     Returns
     -------
     analysis : xarray.DataTree
-        The groups that ArviZ's functions read:
-
-        * `posterior`: the shares, with the names, dims and labels of the release.
-        * `observed_data`: what was published. Of several releases it has `p_release_0`, `p_release_1` and so on of a
-          table `p`.
-        * `posterior_predictive`: for each draw what another release would publish, with as many records and the shares
-          of the draw, and the mechanism's own noise.
-        * `log_likelihood`: the log-probability of what was published given the shares, the counts summed out.
-        * `log_prior`: that of the shares, for each row.
-        * `sample_stats`: for each table the share of proposals that was accepted, how many independent draws the draws
-          are worth, and the logarithm of the evidence, which is one number for tables that are taken together and is
-          not computed of marginals.
-
-        And `latent_counts`, the counts of the records in each cell. The attributes say what all of it is conditional
-        on, whether tables were taken together, and what one log-likelihood is of.
+        Groups as ArviZ reads them: `posterior` with the shares, `observed_data`, `posterior_predictive`,
+        `log_likelihood` (in nats, of what was published), `log_prior`, `sample_stats`, and `latent_counts`, the number
+        of records in each cell. Likelihoods and replicates are computed when you look at them.
 
     Raises
     ------
     ReleaseError
-        If it is no release, is damaged, or contradicts itself.
+        If it is not a release, is damaged, or contradicts itself.
     ArgumentError
-        If a prior does not fit, or the number of records is private and has no prior; if releases of a list are not of
-        the same tables and the same number of records, or one stands in it twice.
+        If a prior does not fit, a private number of records has no prior, or releases of a list do not belong together.
 
     Notes
     -----
-    Tables are taken together if one has a single row, its axis is the first axis of all others, which have no further
-    one but their own, all have the same number of records, and nothing says that they are about different people.
-    Others are taken one by one: that leaves out what one table says of the row sizes of another, so intervals are wider
-    than they need to be.
-
-    Draws given noisy marginals are those of Hamiltonian Monte Carlo, each table given all marginals of its variables.
-    They depend on one another: 4,000 are worth `effective_draws`. Noise and sample are taken as normal, which is not
-    exact for cells with fewer than five records, and for pure guarantees. The prior is not the model's, whatever its
-    `alpha` is: logits are sums of effects whose scales are learned, around those of rows that are uniform a priori.
-    95 % intervals covered 91 to 100 % of the shares of such rows in 26 networks, 95 % on average; more where effects
-    are smaller and noise hides it, and less where shares are nearly 0 or 1. A share of exactly 0 or 1 is in none.
-
-    `posterior_predictive`, `log_likelihood` and `log_prior` are computed when they are looked at, each table once: a
-    likelihood is a sum over counts for every draw and row, 10 microseconds for four noisy counts, and some hundred
-    times as long as the draws of a table of thousands of cells. A copy of the tree and a file have them computed;
-    `analysis.drop_nodes("log_likelihood")` is without.
-
-    `log_likelihood` has a value for each row if the number of records of every row is public and each has noise of its
-    own, and otherwise one for the table; the attribute `log_likelihood_unit` says which. So :func:`arviz.loo` leaves
-    out a row or a table and never a person, and its importance weights are poor where a row has shares of its own, as
-    its Pareto k say: there `log_evidence` is exactly what refits without each row add up to. Of tables that share a
-    noise it is the likelihood given what was published of the others. Tables that are taken together and marginals
-    have none, and the attribute `log_likelihood_left_out` says so.
-
-    `log_prior` is the density in the coordinates `log(p_i / p_d)`, so :func:`arviz.psense_summary` shows what more or
-    fewer prior counts change, also of a flat prior, whose density with respect to `p` is a constant.
-
-    A draw with `sampler="fast"` is rounded to a grid of about 2**-32, and is read as if it were not.
-
-    What is returned takes memory: 16 bytes for each cell and draw, and while it is drawn two thirds as much again.
-    Draws of several calls are independent of each other, so a table that is too large for that can be drawn in parts;
-    :func:`pymc_dirdp.estimate` holds no draws where its sums are exact.
-
-    References
-    ----------
-    Theory, section 16. Bernstein and Sheldon (2018), Differentially private Bayesian inference for exponential
-    families, for the question.
+    The page "What can I infer from a release?" has priors, coverage, `arviz.loo` and memory (16 bytes a cell and draw).
 
     Examples
     --------
@@ -169,8 +107,6 @@ def analyse(
     ...     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
     >>> dirdp.analyse(release)["posterior"]["p"].shape
     (4, 1000, 4)
-    >>> dirdp.analyse(release, 100)["posterior_predictive"]["p"].dims
-    ('chain', 'draw', 'hair')
     """
     draws, chains = integer(1, draws=draws), integer(1, chains=chains)
     found = inferences(release, prior, n_prior, row_prior, same_records)

@@ -4,7 +4,6 @@ No observed value is counted in this file.
 """
 
 import inspect
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -189,7 +188,7 @@ def predicts(planning: Planning) -> bool:
 
 
 def with_options[F: Callable[..., Any]](taken: type) -> Callable[[F], F]:
-    """Name options, with their defaults and meanings, in the help of a function that takes them as `**planning`.
+    """Name options, with their defaults, in the signature of a function that takes them as `**planning`.
 
     Parameters
     ----------
@@ -204,11 +203,6 @@ def with_options[F: Callable[..., Any]](taken: type) -> Callable[[F], F]:
         options = inspect.signature(Options).parameters
         signature = signature.replace(parameters=[*own, *(one for name, one in options.items() if name in names)])
         vars(function)["__signature__"] = signature
-        helps = [inspect.cleandoc(kind.__doc__ or "") for kind in (MechanismOptions, Options)]
-        texts = "\n".join(text.partition("----------\n")[2].strip() for text in helps)
-        parts = re.split(r"^(?=\w+ : )", texts, flags=re.MULTILINE)
-        shown = "\n".join(part.rstrip() for part in parts if part.partition(" : ")[0] in names)
-        function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("**planning\n", f"{shown}\n", 1)
         return options_of_plan(*(options.keys() - names))(function)
 
     return named
@@ -235,50 +229,49 @@ def plan(
 def plan(
     guarantee: Guarantee, model: pm.Model | None = None, *, progressbar: bool = True, **planning: Any
 ) -> "Plan | ModelPlan | PairsPlan":
-    """Calibrate the mechanisms for a model before any observation is counted.
+    """Calibrate the mechanisms of a release before any observation is counted.
 
-    Observed values are compared with each other and with numbers of trials, to refuse a model that would publish them
-    or that leaves open whose records it holds. No number of a plan depends on them.
-
-    With `any_model=True` it is the plan of :func:`pymc_dirdp.private_model`, of which it takes the options up to
-    `disjoint`, and `weights` and `max_cells`, the largest number of cells (10,000 by default).
+    No number of a plan depends on the observations. They are compared with each other and with numbers of trials, to
+    refuse a model that would publish them or that leaves open whose records it holds.
 
     Parameters
     ----------
     guarantee : Guarantee
         The guarantee of the whole release.
     model : pymc.Model, optional
-        The model on the context stack by default. It holds Dirichlet or Beta priors with conjugate likelihoods.
+        A model of Dirichlet or Beta priors with conjugate likelihoods; by default the one on the context stack. With
+        ``any_model=True`` it is any discrete model, with the options of :func:`private_model`, `weights` and
+        `max_cells` (10,000 by default).
     progressbar : bool, default True
-        Whether to show a bar, if planning takes over a second.
-    **planning
+    adjacency, mechanism, n_records, unit, contribution, public
+        As for :func:`sample`.
+    objective : {"posterior", "estimate", "prediction"}, default "posterior"
+        What a Dirichlet draw is close to: your posterior, or the frequencies. ``"prediction"`` is for networks with
+        ``mechanism="auto"``. Networks have ``"prediction"`` there and ``"estimate"`` elsewhere by default.
+    released_draws : int, default 1
+        How many posterior draws the release holds. Dirichlet draws share the guarantee; draws given noise are free.
+    min_count : float, default 0.0
+        A public lower bound on every cell of every possible data set. A wrong bound voids the guarantee.
+    sampler : {"exact", "fast"}, default "exact"
+        Integers from random bits of the operating system, or floating-point numbers, whose last bits are not proved.
+    weights : mapping of str to float, optional
+        Relative budgets of tables, by name; 1 for the others.
+    after : Structure, Bins or sequence of these, optional
+        Private choices from the same records, which the guarantee then covers too.
+    disjoint : iterable of iterables of str, optional
+        Groups of tables or observed variables; no person has records in two groups.
 
     Returns
     -------
-    plan : Plan or ModelPlan
-        Pass it to :func:`pymc_dirdp.sample`, or to :func:`pymc_dirdp.private_model`, in place of the guarantee.
+    plan : Plan, PairsPlan or ModelPlan
+        Pass it to :func:`sample` or :func:`private_model` instead of the guarantee.
 
     Raises
     ------
-    UnsupportedModelError
-        If no guarantee can be proved for the model. The message names the variable, the reason and the way out.
+    UnsupportedModelError, DataError
+        If no guarantee can be proved for the model, or its counts have lost their unit.
     UnattainableError, ArgumentError
-        The same errors as those of :func:`pymc_dirdp.calibrate`.
-    DataError
-        If the model observes counts of :func:`pymc_dirdp.count` in a form that has lost their unit, and nothing is said
-        of people.
-
-    Warns
-    -----
-    ManyDrawsWarning
-        If `released_draws` is above 1 and a draw counts less than a tenth of each record of some table.
-    WeakGuaranteeWarning
-        If delta is not below one over the number of records, or epsilon is above 10.
-
-    References
-    ----------
-    Theory, section 2 for the rows of a table, section 7 for several tables and draws, section 6 for `unit` and
-    `contribution`.
+        If no mechanism satisfies the guarantee, or an option is outside its domain.
 
     Examples
     --------
@@ -287,8 +280,7 @@ def plan(
     >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
     ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
     ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
-    >>> chosen = dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model)
-    >>> round(chosen.parts[0].mechanism.r, 3)
+    >>> round(dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model).parts[0].mechanism.r, 3)
     0.203
     """
     if "any_model" in planning:

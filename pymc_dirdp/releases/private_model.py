@@ -59,120 +59,61 @@ def private_model(
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
 ) -> pm.Model:
-    """A PyMC model of a private release of the records of any model with discrete observations.
+    """Replace the records of a discrete model by a private release of them.
 
-    The records are counted by outcome and covariates, noise is added to the counts once, and the observed variables of
-    the model become the exact likelihood of the noisy counts. `pm.sample` of the result costs no further privacy. With
-    a release instead of a guarantee it is the recipient's half: the same model from what was published, without
-    the records.
+    Records are counted, and the counts get noise once. The new model observes the noisy counts, with their exact
+    likelihood. Recipients pass the release, and need no records.
 
     Parameters
     ----------
-    source : Guarantee, ModelPlan, Plan, xarray.DataTree, path, or dict of str to a release or path
-        The guarantee of a new release, or a plan for this very model, which has decided all options up to `disjoint`
-        (a plan of its tables alone, or the file of one, needs what was said about the model again); or a release that
-        :func:`release_of` returned, or its file.
-    model : pymc.Model, optional
-        The model on the context stack by default. Its observed variables are discrete. With a release, its
-        observations may be made up, of any number; covariates hold every row that the release has.
+    source : Guarantee, ModelPlan, Plan, release, path, or dict of str to these releases
+        What the release satisfies, or a plan of this model, or a release or file. A dict has one release for each name.
+    model : pymc.Model, or dict of str to pymc.Model, optional
+        By default the model on the context stack. With a release, its observations may be made up.
     public : iterable of str, or True, default ()
-        The `pm.Data` that anybody may know, entry by entry, such as covariates of records; `True` for all. Also
-        observed variables whose numbers of trials anybody may know, and those with another number of records than
-        others of the same people. A covariate has to be named here or in `levels`.
+        `pm.Data` and numbers of trials that anybody may know.
     levels : mapping of str to int, optional
-        Private covariates, and how many codes from 0 on each of them has. All combinations are rows of the table.
+        Private covariates, and how many codes from 0 on each of them has.
     count_variables : iterable of str, default ()
-        Observed variables of which each observation is a number of people, such as Poisson counts of cases. One person
-        is one of those counted. They need no largest value.
+        Observed variables of which each observation is a number of people, such as Poisson counts of cases.
     jointly : iterable of iterables of str, default ()
-        Groups of observed variables that hold answers of the same people, such as `[["item1", "item2"]]`. The table of
-        a group has a cell for each combination, and is called by all their names, with `_` between them. It is needed
-        where covariates or the number of people are private.
+        Groups of observed variables with answers of the same people. Each group has one table.
     support : mapping of str to list, optional
-        All values of one observation of a variable, where they are not found, such as vectors.
-    unit : str, int or tuple of these, optional
-        The axis of observations whose entries are the people, as for :func:`pymc_dirdp.sample`: a dim of the observed
-        variables, or the number of one of their axes. All other axes are questions: the table has a cell for each
-        combination of the answers of a person. A person answers all trials of an observation, and a Multinomial needs
-        its values in `support`. Without it an observation of one record is one person, and a
-        Binomial, Multinomial, BetaBinomial or DirichletMultinomial of several trials is asked for `unit` or
-        `contribution`.
-    contribution : int, optional
-        How many records of each observed variable a person holds at most, where each trial is a record: with 1 every
-        trial is another person. With `count_variables` it is how many of those counted one person is.
+        All values of one observation, for variables of which the library cannot find them.
+    unit, contribution
+        The dim whose entries are the people, or the maximum number of records of a person.
     adjacency : {"replace-one", "add-remove"}, optional
-        By default `"replace-one"`, where the number of records is public, and `"add-remove"` with `count_variables`.
+        ``"add-remove"`` by default with `count_variables`, else ``"replace-one"``.
     mechanism : {"auto", "geometric", "gaussian", "joint"}, default "auto"
-        The noise. `"joint"` is one noise for several observed variables of the same people, whose number is public,
-        without covariates and with up to some eight outcomes; these do not divide the guarantee. `"auto"` takes the
-        one with the smallest variance.
-    disjoint
-        As for :func:`pymc_dirdp.plan`, by the names of observed variables.
+        The noise; ``"auto"`` takes the smallest variance.
+    disjoint : iterable of iterables of str, optional
+        Groups of observed variables; no person has records in two groups.
     n_prior : float or mapping of str to float, optional
-        Where numbers of records are private: the largest expected number in a row, by default ten times what the
-        noisy counts say. All smaller ones are as likely.
-    random_seed : int, SeedSequence, Generator or None
-        For tests: a seeded release is not private.
-    ledger : Ledger, optional
-        It is charged before any record is read.
+        The largest expected number of records of a row, where numbers are private. The prior up to it is uniform.
+    random_seed, ledger
+        As for :func:`sample`.
 
     Returns
     -------
     model : pymc.Model
-        The free variables with their names, dims, labels and transforms, and Deterministics that are functions of
-        these, of single numbers and of `pm.Data` in `public` without an entry for each record; a
-        :class:`~pymc_dirdp.errors.LeftOutWarning` names all others. Each observed variable `y` is the noisy table,
-        which PyMC's and ArviZ's functions take as any other. Where numbers of records are private, the expected number
-        of records of each row is the new free variable `y_expected`; where only their sum is public, their shares are
-        `y_shares`. The shares of a BetaBinomial or DirichletMultinomial of which each trial is a person are `y_p`. A
-        free variable with an entry for each person, whose prior is a `pm.Normal` or `pm.LogNormal`, is integrated out
-        and no variable of the model. Nothing of the records or covariates is in it.
+        The free variables and the Deterministics that read no records. Each observed `y` is a noisy table.
 
     Raises
     ------
     UnsupportedModelError, ArgumentError, UnattainableError
         Before the ledger is charged.
-    DataError
-        After that: some observation or code is not what was said.
-    ReleaseError
-        If the release is damaged, or does not belong to the model.
-
-    Notes
-    -----
-    Several releases are given as a dict from names to releases, such as those of months or of sites, with one model for
-    all of them or one for each, which have the same free variables. Then `y` of the release `"may"` is the observed
-    variable `y_may`, and so are new free variables and dims. They are of different people, or of other questions to the
-    same people, whose number is public: then records are independent given the free variables, and likelihoods
-    multiply. A ledger adds up what both say about a person. Two releases of the same records are no independent
-    evidence; :func:`pymc_dirdp.analyse` pools these.
-
-    Several observed variables share the guarantee, and the likelihoods of their tables are multiplied. This is the
-    likelihood of all of them, because answers of a person are independent given the free variables, as the model has
-    them.
-
-    Numbers, arrays and starting values that are written into the model are taken for public, but for arrays with an
-    entry for each record.
-
-    References
-    ----------
-    Theory, section 16.
+    DataError, ReleaseError
+        If an observation is not what you declared, or a release is damaged or of another model.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import pymc as pm
     >>> import pymc_dirdp as dirdp
-    >>> rng = np.random.default_rng(1)
-    >>> with pm.Model(coords={"region": ["north", "south"]}) as model:
-    ...     region = pm.Data("which", rng.integers(2, size=200))
-    ...     effect = pm.Normal("effect", 0, 1, dims="region")
-    ...     y = pm.Bernoulli("y", logit_p=effect[region], observed=rng.integers(2, size=200))
-    >>> private = dirdp.private_model(dirdp.PureDP(epsilon=1.0), model, public=["which"])
-    >>> [rv.name for rv in private.free_RVs], [rv.name for rv in private.observed_RVs]
-    (['effect'], ['y'])
-    >>> again = dirdp.private_model(dirdp.releases.release_of(private), model, public=["which"])
-    >>> bool(again.compile_logp()(again.initial_point()) == private.compile_logp()(private.initial_point()))
-    True
+    >>> with pm.Model() as model:
+    ...     cases = pm.Poisson("cases", pm.Gamma("rate", 2, 0.2, shape=3), observed=[3, 0, 5])
+    >>> private = dirdp.private_model(dirdp.PureDP(epsilon=1.0), model, count_variables=["cases"])
+    >>> [rv.name for rv in private.observed_RVs]
+    ['cases']
     """
     options = ModelOptions(
         public=public,

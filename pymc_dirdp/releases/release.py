@@ -55,68 +55,50 @@ def sample(
     progressbar: bool = True,
     **planning: Unpack[Sampling],
 ) -> xr.DataTree:
-    """One private posterior draw of a PyMC model, with its guarantee.
+    """Draw a private release of a PyMC model: by default one posterior draw, with its guarantee.
 
     Parameters
     ----------
     guarantee : Guarantee or Plan
-        The guarantee of the whole release, or what :func:`pymc_dirdp.plan` returned for this model. A plan has decided
-        all options from `adjacency` on, so leave them out with it. More options, such as `released_draws`, `weights`,
-        `after` and `disjoint`, are those of a plan alone.
+        The guarantee of the whole release, or what :func:`plan` returned for this model. Leave out all options from
+        `adjacency` on if you pass a plan. More options, such as `released_draws` and `weights`, are those of a plan.
     model : pymc.Model, optional
-        The model on the context stack by default.
+        By default the model on the context stack.
     random_seed : int, SeedSequence, Generator or None, default None
-        None takes entropy from the operating system. A seed makes the draw reproducible, hence **not private**: the
-        release is marked and a warning says so.
+        None takes entropy from the operating system. A seeded release can be drawn again and is **not private**.
     ledger : Ledger, optional
-        The ledger that records the release before any observation is counted. If it does not fit into what is left,
-        nothing is drawn. Errors that depend on the data come after the charge, because they tell something about them.
-        ``ledger.using(number)`` uses a reservation.
+        It records the release before any observation is counted. If the budget is too small, nothing is drawn.
     progressbar : bool, default True
-        Whether to count the tables in a bar while they are drawn, if that takes over a second.
-    **planning
+        Whether to show a bar if drawing takes over a second.
+    adjacency : {"replace-one", "add-remove"}, default "replace-one"
+        Whether neighbouring data sets have one record replaced, so that the number of records is public, or added.
+    mechanism : str, Dirichlet or Marginals, default "dirichlet"
+        ``"dirichlet"`` draws from a tempered posterior. ``"geometric"`` and ``"gaussian"`` release noisy counts and
+        draws given them. ``"auto"`` takes the smallest expected error of :func:`estimate`. ``"joint"`` is one noise
+        for several tables of the same people, ``"marginals"`` noisy marginals of a network.
+    n_records : int or mapping of str to int, optional
+        Your guess of the number of records, where it is private.
+    unit : str, int or tuple of these, optional
+        The dim, or axis, whose entries are the people. By default one record is one person.
+    contribution : int, optional
+        The maximum number of records of a person in each table; with `unit`, in each observed variable.
+    public : iterable of str, or True, default ()
+        Numbers of trials or records, and `pm.Data` in priors, that anybody may know; True for all of them.
 
     Returns
     -------
     release : xarray.DataTree
-        Group `posterior` as `pm.sample` returns it, with dims `chain=1` and `draw`, and groups `mechanism` (one
-        child for each table), `privacy` and `utility`. It holds no count but noisy ones, and may be published.
-
-        Beside the draws are the model's Deterministics that depend on released variables and single numbers alone,
-        which :func:`pymc_dirdp.save` does not write. The others are listed in the attribute `left_out` of the group:
-        `pm.compute_deterministics(release["posterior"], model=model)` computes those too, which is safe to publish if
-        what they read is.
-
-        Where a table is released by noise, its draws are exact, independent draws from the posterior given the noisy
-        counts, as those of :func:`pymc_dirdp.analyse`, so their intervals may be used as they are. Where the number
-        of records is private, each number from `least_records` to `most_records`, which are attributes of the table's
-        group and follow from the noisy counts, has the same prior probability; numbers beyond matter only where a prior
-        of more than one record contradicts the noisy counts. A draw of the Dirichlet mechanism is itself the release,
-        and no posterior to summarise.
+        Group `posterior` has dims ``(chain=1, draw=1, ...)``. `mechanism`, `privacy` and `utility` have the noisy
+        counts, the guarantee and the expected errors, in nats. It may be published.
 
     Raises
     ------
     UnsupportedModelError, UnattainableError, ArgumentError
-        The same errors as those of :func:`pymc_dirdp.plan`.
+        As :func:`plan`.
     DataError
-        If the observations are not what the model says. The message never holds a value, but its appearance tells
-        something about the data, so only the curator may see it.
+        If the observations are not what the model says. Only the curator may see this error.
     BudgetError, LedgerError
         If the ledger refuses the release or cannot be written. Nothing was drawn then.
-
-    Warns
-    -----
-    SeededReleaseWarning
-        If `random_seed` is given.
-    RepeatedReleaseWarning
-        If the same model is released again in this process without a ledger.
-    CategoriesFromDataWarning
-        If the counts strictly descend along a dim of four or more labels, as they do if the labels are those of
-        `value_counts()`. It tells something about the data, so only the curator may see it.
-
-    References
-    ----------
-    P2 section 2.3 for posterior sampling, Theory, section 1 to 7.
 
     Examples
     --------

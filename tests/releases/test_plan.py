@@ -40,32 +40,14 @@ def test_names_are_read_once_also_from_an_iterator():
     assert options.stated is options.stated
 
 
-def test_help_has_every_option_after_the_own_parameters():
+def test_the_signature_has_every_option_after_the_own_parameters():
     @with_options(Planning)
-    def f(first: int, *, second: str = "x", **planning: object) -> None:
-        """Do it.
-
-        Parameters
-        ----------
-        first : int
-        second : str
-        **planning
-
-        Returns
-        -------
-        nothing : None
-        """
+    def f(first: int, *, second: str = "x", **planning: object) -> None: ...
 
     names = [field.name for field in fields(Options)]
     signature = inspect.signature(f)
     assert list(signature.parameters) == ["first", "second", *names]
     assert signature.parameters["released_draws"].default == 1
-    text = inspect.getdoc(f)
-    places = [text.index(f"\n{name} : ") for name in ("first", "second", *names)]
-    assert places == sorted(places)
-    assert text.index("Returns") > places[-1]
-    assert "\n\nReturns\n-------\n" in text
-    assert "**planning" not in text
 
 
 RENYI = dirdp.RenyiDP(order=4, epsilon=0.6)

@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import math
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -216,7 +217,8 @@ def test_sample_takes_the_options_of_plan():
     assert options < set(inspect.signature(dirdp.plan).parameters)
     assert set(Sampling.__annotations__) == options & set(inspect.signature(dirdp.sample).parameters)
     for function, names in ((dirdp.plan, options), (dirdp.sample, Sampling.__annotations__)):
-        assert all(f"\n{name} : " in function.__doc__ for name in names)
+        parameters = inspect.getdoc(function).partition("Parameters\n---")[2].partition("\nReturns\n")[0]
+        assert all(re.search(rf"^(\w+, )*{name}\b", parameters, re.MULTILINE) for name in names)
         assert "**planning" not in function.__doc__
 
 
