@@ -23,7 +23,7 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
-from pymc_dirdp.releases.opened import Opened
+from pymc_dirdp.releases.opened import LoadedRelease
 from pymc_dirdp.releases.view import mechanism_group, privacy_group
 from tests.planned import planned_sample
 
@@ -633,7 +633,7 @@ def test_every_kind_of_secret_is_searched_for():
                 assert all(secrets.among(number) for number in found.ravel())
         assert bool(secrets.among(sum(SEVERAL[0]))) == (adjacency == "add-remove")
         # As `utility` would hold it, if it were made of the data.
-        stored = Opened(plan)
+        stored = LoadedRelease(plan)
         shown = [stored.errors, privacy_group(plan, 1.0), *(mechanism_group(part, stored) for part in plan.parts)]
         assert secrets.on(shown) == []
         errors = {name: dataclasses.replace(error, n_records=sum(SEVERAL[0])) for name, error in stored.errors.items()}

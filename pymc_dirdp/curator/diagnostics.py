@@ -13,7 +13,7 @@ from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.releases.analysis import analyse
-from pymc_dirdp.releases.opened import Opened, Published, opened
+from pymc_dirdp.releases.opened import LoadedRelease, Published, open_release
 from pymc_dirdp.releases.plan import tables_as_planned
 from pymc_dirdp.releases.view import view
 from pymc_dirdp.sampling.bits import Seed, generator
@@ -85,7 +85,7 @@ def diagnose(
     """
     draws, chains = integer(100, draws=draws), integer(1, chains=chains)
     model = root_model(model)
-    stored, rng = opened(release), generator(random_seed)
+    stored, rng = open_release(release), generator(random_seed)
     own_distributions, private = _distributions(stored, model)
     distributions = {"non_private": own_distributions}
     # Noise on counts leaves no tempered posterior, so what is about its distribution is left out.
@@ -115,7 +115,7 @@ def diagnose(
     return marked(groups)
 
 
-def _distributions(stored: Opened, model: pm.Model) -> tuple[tuple[Distribution, ...], dict[str, Distribution]]:
+def _distributions(stored: LoadedRelease, model: pm.Model) -> tuple[tuple[Distribution, ...], dict[str, Distribution]]:
     """The model's own posterior of each table; and by table the tempered one, if it has one.
 
     This function reads the counts.

@@ -21,7 +21,7 @@ from pymc_dirdp.planning.expected_kl import dirichlet_kl_rows
 from pymc_dirdp.releases.analysis import estimate
 from pymc_dirdp.releases.arviz_groups import dataset_of, log_dirichlet
 from pymc_dirdp.releases.axes import cell_labels
-from pymc_dirdp.releases.opened import Published, opened
+from pymc_dirdp.releases.opened import Published, open_release
 from pymc_dirdp.sampling.fast import dirichlet
 
 # The two secret conjugate posteriors of each table: the user's own, and the one that a release is drawn from.
@@ -125,7 +125,7 @@ def errors_of(
     private posterior given these data. `kl_posterior` is the divergence of the private posterior from the user's own,
     summed over rows, among data sets of the same row sizes that the model's prior produces.
     """
-    stored, estimates = opened(release), _estimates_of(release, posterior)
+    stored, estimates = open_release(release), _estimates_of(release, posterior)
     all_tempered = all(distribution.table.name in private for distribution in posterior)
     groups, rows = {}, []
     for distribution in posterior:
@@ -134,7 +134,7 @@ def errors_of(
         fresh = fresh_estimates(
             distribution,
             table.mechanism,
-            public=stored.plan.reading.sizes_are_public,
+            public=stored.plan.reading.n_records_is_public,
             totals=table.totals,
             draws=table.mechanism.output_kind.releases_for(stored.plan.released_draws),
             rng=rng,
@@ -209,8 +209,8 @@ def planned_numbers(release: Published) -> dict[str, int] | None:
 
     Of tables whose draw is the release; noise shows their number itself.
     """
-    stored = opened(release)
-    if stored.plan.reading.sizes_are_public:
+    stored = open_release(release)
+    if stored.plan.reading.n_records_is_public:
         return None
     tempered = {name: table for name, table in stored.tables.items() if table.mechanism.tempered is not None}
     return {name: 2 * n for name, table in tempered.items() if (n := table.part.n_records) is not None}

@@ -10,7 +10,7 @@ import numpy as np
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.observations import Observation
-from pymc_dirdp.models.privacy_unit import Stated, axis_text, people_axes
+from pymc_dirdp.models.privacy_unit import UnitOptions, axis_text, people_axes
 from pymc_dirdp.models.questions import Answer, OpenQuestionError
 from pymc_dirdp.models.refusals import listed, refusal
 from pymc_dirdp.models.table import Table
@@ -23,7 +23,9 @@ A_BOUND = 10
 # Refusals of people whom an observed variable does not know, or who are no people.
 
 
-def lacking(observed: Observation, together: Sequence[Observation], stated: Stated) -> OpenQuestionError:
+def missing_unit_error(
+    observed: Observation, together: Sequence[Observation], stated: UnitOptions
+) -> OpenQuestionError:
     """The question about an observed variable without the unit that others have."""
     names = list(dict.fromkeys(other.name for other in together))
     found = {other.name for other in together if people_axes(other, stated) is not None}
@@ -37,7 +39,7 @@ def lacking(observed: Observation, together: Sequence[Observation], stated: Stat
     )
 
 
-def refuse_steps(observed: Observation, together: Sequence[Observation], stated: Stated) -> None:
+def refuse_steps(observed: Observation, together: Sequence[Observation], stated: UnitOptions) -> None:
     """Refuse people who are the steps of a sequence: each step is in several records, and others hold the rest."""
     for other in (observed, *together):
         axis = observed.step_axis(other, surely=True)
@@ -49,7 +51,7 @@ def refuse_steps(observed: Observation, together: Sequence[Observation], stated:
 # What one person can change in each table. It follows from the axes of the model: see Theory, section 6.
 
 
-def _contribution_of(observed: Observation, stated: Stated) -> Contribution:
+def _contribution_of(observed: Observation, stated: UnitOptions) -> Contribution:
     """What one person, who is an entry of the unit's axes, adds to what this observed variable sees of its table.
 
     A row axis that follows an axis of the unit is `"own"`, one that follows another axis `"each"`, and one whose rows
@@ -90,7 +92,7 @@ def _contribution_of(observed: Observation, stated: Stated) -> Contribution:
     return Contribution(max(1, observed.most_in_a_block(people)), axes)
 
 
-def _refuse_private_trials(observed: Observation, people: tuple[int, ...], stated: Stated) -> None:
+def _refuse_private_trials(observed: Observation, people: tuple[int, ...], stated: UnitOptions) -> None:
     if not stated.relation.records_are_public:
         # Equal numbers are refused too: that they are equal is data, because another person may hold another number.
         if set(people) & set(observed.numbered):
@@ -109,11 +111,11 @@ def _refuse_private_trials(observed: Observation, people: tuple[int, ...], state
         )
 
 
-def contribution_to(table: Table, observations: Sequence[Observation], stated: Stated) -> Contribution:
+def contribution_to(table: Table, observations: Sequence[Observation], stated: UnitOptions) -> Contribution:
     """What one person adds to a table in all these observed variables together."""
     own = [_contribution_of(observed, stated) for observed in observations]
     if any(observed.likelihood.view is not None for observed in observations):
-        public = stated.sizes_are_public
+        public = stated.n_records_is_public
         return _carried_back(observations, own, public=public)
     # A person's own rows in two variables are not the same rows if they follow different axes of the unit: then the
     # records may lie anywhere there.
@@ -129,7 +131,7 @@ def contribution_to(table: Table, observations: Sequence[Observation], stated: S
     return united(parts, table.shape, sum)
 
 
-def contribution_of_record(observations: Sequence[Observation], stated: Stated) -> Contribution:
+def contribution_of_record(observations: Sequence[Observation], stated: UnitOptions) -> Contribution:
     """What a person adds to a table, fed by these observed variables, who holds one record in each of them.
 
     Where the numbers of trials are named public, so are the numbers of records of all rows that positions decide, and

@@ -11,7 +11,7 @@ from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.graph import (
     Node,
 )
-from pymc_dirdp.models.privacy_unit import NamedAxes, Stated, people_axes, unit_axes
+from pymc_dirdp.models.privacy_unit import NamedAxes, UnitOptions, people_axes, unit_axes
 from pymc_dirdp.models.questions import Answer, OpenQuestionError, asking
 from pymc_dirdp.privacy.people import adjacency_by_name
 
@@ -97,9 +97,9 @@ class ModelOptions:
         return self.contribution or 1
 
     @property
-    def stated(self) -> Stated:
+    def stated(self) -> UnitOptions:
         """What was said of people, in the words of :func:`pymc_dirdp.sample`."""
-        return Stated(unit=self.unit, contribution=self.contribution, adjacency=self.relation)
+        return UnitOptions(unit=self.unit, contribution=self.contribution, adjacency=self.relation)
 
     def people_axes(self, rv: Node, model: pm.Model) -> tuple[int, ...] | None:
         """The batch axes of an observed variable whose entries are the people, in the order of `unit`.

@@ -20,7 +20,7 @@ Unit = str | int | tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
-class Stated:
+class UnitOptions:
     """The user's checked statements about people. They are public.
 
     Attributes
@@ -65,7 +65,7 @@ class Stated:
         return adjacency_by_name(self.adjacency)
 
     @property
-    def sizes_are_public(self) -> bool:
+    def n_records_is_public(self) -> bool:
         """Whether the number of records of each table is public."""
         return self.relation.records_are_public and not self.is_bounded
 
@@ -108,9 +108,9 @@ def stated(
     disjoint: Iterable[Iterable[str]] | None,
     counted: str | None = None,
     adjacency: str = "replace-one",
-) -> Stated:
+) -> UnitOptions:
     """The checked statements, or an ArgumentError if they contradict one another."""
-    return Stated(
+    return UnitOptions(
         unit_axes(unit),
         None if contribution is None else integer(1, contribution=contribution),
         list_of_names(public=public),
@@ -166,7 +166,7 @@ class NamedAxes:
     core: tuple[str, ...]
 
 
-def people_axes(observed: HasAxes, stated: Stated) -> tuple[int, ...] | None:
+def people_axes(observed: HasAxes, stated: UnitOptions) -> tuple[int, ...] | None:
     """The batch axes of an observed variable that hold the people; None if it lacks one of them.
 
     Raises
@@ -192,7 +192,7 @@ def people_axes(observed: HasAxes, stated: Stated) -> tuple[int, ...] | None:
     return tuple(people)
 
 
-def refuse_unknown_axes(observations: Sequence[HasAxes], stated: Stated) -> None:
+def refuse_unknown_axes(observations: Sequence[HasAxes], stated: UnitOptions) -> None:
     """Refuse a unit that no observed variable has: it is a slip."""
     dims = sorted({axis for observed in observations for axis in observed.axes if isinstance(axis, str)})
     most = max((len(observed.axes) for observed in observations), default=0)
@@ -232,7 +232,7 @@ def refuse_unknown_axes(observations: Sequence[HasAxes], stated: Stated) -> None
 
 
 @dataclass(frozen=True)
-class Reading:
+class PrivacyUnit:
     """What one person can change, in numbers and in sentences. It is public, and holds no graph, model or data.
 
     Attributes
@@ -251,7 +251,7 @@ class Reading:
         Whether some groups of tables are fed by people who are no entries of the unit.
     """
 
-    stated: Stated
+    stated: UnitOptions
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
     contributions: tuple[tuple[str, Contribution], ...]
     groups: tuple[tuple[str, ...], ...]
@@ -272,16 +272,16 @@ class Reading:
         return self.stated.relation
 
     @property
-    def sizes_are_public(self) -> bool:
+    def n_records_is_public(self) -> bool:
         """Whether the number of records of each table is public."""
-        return self.stated.sizes_are_public
+        return self.stated.n_records_is_public
 
     def public_axes(self, name: str) -> tuple[int, ...]:
         """The row axes of a table along which the number of records of each entry is public.
 
         It is in all data sets that are neighbours of one another, so every inference rests on it.
         """
-        if not self.sizes_are_public:
+        if not self.n_records_is_public:
             return ()
         lengths = dict(self.shapes)[name]
         return tuple(axis for axis in self.contribution(name).fixed_axes if lengths[axis] > 1)
@@ -386,17 +386,17 @@ class Reading:
         return "1 record" if self._total == 1 else f"{self._total} records"
 
 
-def _axes_named(stated: Stated) -> str:
+def _axes_named(stated: UnitOptions) -> str:
     return ", ".join(axis if isinstance(axis, str) else f"axis {axis}" for axis in stated.unit)
 
 
-def _called(stated: Stated) -> str:
+def _called(stated: UnitOptions) -> str:
     if len(stated.unit) > 1:
         return f"entry of ({_axes_named(stated)})"
     return _axes_named(stated) if isinstance(stated.unit[0], str) else f"entry of {_axes_named(stated)}"
 
 
-def _origin(stated: Stated) -> str:
+def _origin(stated: UnitOptions) -> str:
     dims = [axis for axis in stated.unit if isinstance(axis, str)]
     if len(dims) < len(stated.unit):
         return "numbered axes" if len(stated.unit) > 1 else "a numbered axis"

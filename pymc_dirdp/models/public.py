@@ -17,14 +17,14 @@ from pymc_dirdp.models.contributions import contribution_of_record
 from pymc_dirdp.models.graph import Node, evaluate, is_stored, origin, parameters, same_data, same_numbers, values_read
 from pymc_dirdp.models.likelihoods import data_in_priors, trials_parameter
 from pymc_dirdp.models.observations import Observation, read_counts
-from pymc_dirdp.models.privacy_unit import Stated, as_code, people_axes
+from pymc_dirdp.models.privacy_unit import UnitOptions, as_code, people_axes
 from pymc_dirdp.models.questions import Answer, asking
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 
 
 def check_public(
-    observations: Sequence[Observation], model: pm.Model, stated: Stated, numbered: Iterable[str]
+    observations: Sequence[Observation], model: pm.Model, stated: UnitOptions, numbered: Iterable[str]
 ) -> dict[str, str]:
     """Refuse a model whose release would publish data as if they were public numbers.
 
@@ -117,7 +117,7 @@ def numbers_to_name(numbers: Mapping[str, int], together: Collection[str]) -> li
     return [name for name, number in known.items() if number < most]
 
 
-def _why_idle(name: str, observations: Sequence[Observation], stated: Stated) -> str | None:
+def _why_idle(name: str, observations: Sequence[Observation], stated: UnitOptions) -> str | None:
     """Why a name in `public` changes neither what a person can change nor which models are read; None if it does."""
     mine = [(one, people_axes(one, stated) if stated.unit else None) for one in observations if one.name == name]
     if not stated.relation.records_are_public:
@@ -143,7 +143,7 @@ def _why_idle(name: str, observations: Sequence[Observation], stated: Stated) ->
     return f"public={as_code([name])} changes nothing: {why} leave it out."
 
 
-def _record_stays(table: Table, observations: Sequence[Observation], stated: Stated) -> bool:
+def _record_stays(table: Table, observations: Sequence[Observation], stated: UnitOptions) -> bool:
     """Whether a record that is replaced stays in its row of a table."""
     fed = [observed for observed in observations if observed.table.name == table.name]
     kinds = zip(contribution_of_record(fed, stated).axes, table.shape, strict=False)
@@ -166,7 +166,7 @@ def _source(
     data: Mapping[int, tuple[Node, int]],
     complete: Mapping[int, Node],
     model: pm.Model,
-    stated: Stated,
+    stated: UnitOptions,
     counts: Callable[[int], tuple[NDArray[np.int64], ...]],
 ) -> str | None:
     """The observed variable that the number of trials comes from; None if it comes from none."""
@@ -247,7 +247,7 @@ def _parts(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
             yield counts[..., k:]
 
 
-def check_counts(tables: Sequence[Table], counts: Mapping[str, NDArray[np.int64]], stated: Stated) -> None:
+def check_counts(tables: Sequence[Table], counts: Mapping[str, NDArray[np.int64]], stated: UnitOptions) -> None:
     """Refuse public numbers that are counts, as far as a look at the counts tells: after a ledger is charged.
 
     Raises
@@ -255,7 +255,7 @@ def check_counts(tables: Sequence[Table], counts: Mapping[str, NDArray[np.int64]
     DataError
         It names a table and no number.
     """
-    for table in tables if stated.sizes_are_public and not stated.unit else ():
+    for table in tables if stated.n_records_is_public and not stated.unit else ():
         if not {one.name for one in table.likelihoods} <= set(stated.public):
             _refuse_stages(table.name, counts[table.name])
     if set(stated.public) <= {one.name for table in tables for one in table.likelihoods}:
@@ -338,7 +338,7 @@ def _refuse_stages(name: str, counts: NDArray[np.int64], *, no_chance: float = 1
                 )
 
 
-def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model, stated: Stated) -> None:
+def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model, stated: UnitOptions) -> None:
     """Refuse priors and shapes of a release that depend on the number of observations, private under add-remove."""
     lengths: set[Node] = {array for observed in observations for array in observed.arrays}
     # A unit that is given by numbers of axes has the dims of these axes in each observed variable.
@@ -358,7 +358,7 @@ def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model
             raise refusal("prior of a length", name)
 
 
-def _refuse_rows_of_records(observations: Sequence[Observation], stated: Stated) -> None:
+def _refuse_rows_of_records(observations: Sequence[Observation], stated: UnitOptions) -> None:
     """Refuse rows that belong to one record: under add-remove the shape would be the private number of records."""
     for observed in observations:
         alone = not observed.has_several_trials if observed.integrated else observed.one_number_of_trials == 1

@@ -18,7 +18,7 @@ from pymc_dirdp.models.contributions import (
     A_BOUND,
     contribution_of_record,
     contribution_to,
-    lacking,
+    missing_unit_error,
     overlapping,
     refuse_steps,
     united,
@@ -27,8 +27,8 @@ from pymc_dirdp.models.graph import Node, built_for, evaluate, root_of, same_dat
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.observations import Observation, find_observations, total_records
 from pymc_dirdp.models.privacy_unit import (
-    Reading,
-    Stated,
+    PrivacyUnit,
+    UnitOptions,
     axis_text,
     people_axes,
     refuse_unknown_axes,
@@ -51,7 +51,7 @@ class ModelTables:
 
     tables: tuple[Table, ...]
     observations: tuple[Observation, ...]
-    reading: Reading
+    reading: PrivacyUnit
 
     def observed(self, table: Table) -> list[Observation]:
         """What is observed of one of them."""
@@ -59,7 +59,7 @@ class ModelTables:
 
     def n_records(self, table: Table) -> int | None:
         """The number of records of one of them, if that is public."""
-        return total_records(self.observed(table)) if self.reading.sizes_are_public else None
+        return total_records(self.observed(table)) if self.reading.n_records_is_public else None
 
     def public_totals(self, table: Table) -> tuple[int, ...]:
         """The public numbers of records of the entries of its `public_axes`; empty if there are no such axes."""
@@ -68,7 +68,7 @@ class ModelTables:
         return tuple(np.sum(totals, axis=0).ravel().tolist()) if totals else ()
 
 
-def tables_and_people(model: pm.Model, said: Stated, *, all_public: bool = False) -> ModelTables:
+def tables_and_people(model: pm.Model, said: UnitOptions, *, all_public: bool = False) -> ModelTables:
     """The tables of a model, and whose records they hold.
 
     Raises
@@ -80,17 +80,17 @@ def tables_and_people(model: pm.Model, said: Stated, *, all_public: bool = False
         If what was said does not fit the model.
     """
 
-    def attempt(said: Stated) -> ModelTables:
+    def attempt(said: UnitOptions) -> ModelTables:
         found = tables_of(model, public=all_public or said.public)
         observed = find_observations(found, model)
-        stated = with_counted(said, observed)
+        stated = add_count_bound(said, observed)
         stated = with_all_public(stated, observed, model) if all_public else stated
         return ModelTables(found, observed, read(observed, model, stated))
 
     return completed(attempt, said, f"dirdp.plan(guarantee, model{', public=True' if all_public else ''}")
 
 
-def read(observations: Sequence[Observation], model: pm.Model, stated: Stated) -> Reading:
+def read(observations: Sequence[Observation], model: pm.Model, stated: UnitOptions) -> PrivacyUnit:
     """Find out from what a model observes whose records it holds.
 
     Raises
@@ -139,10 +139,10 @@ def read(observations: Sequence[Observation], model: pm.Model, stated: Stated) -
     numbers = {math.prod(one.lengths[axis] for axis in axes) for one, axes in having if axes is not None}
     known = stated.relation.records_are_public and len(numbers) == 1
     n_units = numbers.pop() if known else None
-    return Reading(stated, tuple(shapes.items()), tuple(contributions.items()), fed, n_units, others)
+    return PrivacyUnit(stated, tuple(shapes.items()), tuple(contributions.items()), fed, n_units, others)
 
 
-def with_all_public(stated: Stated, observations: Sequence[Observation], model: pm.Model) -> Stated:
+def with_all_public(stated: UnitOptions, observations: Sequence[Observation], model: pm.Model) -> UnitOptions:
     """What was said about people, with everything named public that changes something: `public=True`."""
     groups, anybody = _groups_of_people(observations, stated.disjoint)
     refuse_unknown_axes(observations, stated)
@@ -153,7 +153,7 @@ def with_all_public(stated: Stated, observations: Sequence[Observation], model: 
     return replace(stated, public=tuple(name for name in names if name not in idle))
 
 
-def check_people(observations: Iterable[Observation], stated: Stated) -> None:
+def check_people(observations: Iterable[Observation], stated: UnitOptions) -> None:
     """Refuse data in which a person holds more records than `contribution` with a `unit`.
 
     Raises
@@ -173,7 +173,7 @@ def check_people(observations: Iterable[Observation], stated: Stated) -> None:
             )
 
 
-def _of_group(together: Sequence[Observation], stated: Stated) -> Mapping[str, Contribution] | None:
+def _of_group(together: Sequence[Observation], stated: UnitOptions) -> Mapping[str, Contribution] | None:
     """What a person of this group adds to each table; None where nothing was said about the group."""
     tables = {observed.table.name: observed.table for observed in together}
     if stated.contribution is not None and not stated.unit:
@@ -189,7 +189,7 @@ def _of_group(together: Sequence[Observation], stated: Stated) -> Mapping[str, C
         return None
     for observed in together:
         if observed not in having:
-            raise lacking(observed, together, stated)
+            raise missing_unit_error(observed, together, stated)
         refuse_steps(observed, together, stated)
     return {
         name: contribution_to(table, [one for one in together if one.table.name == name], stated)
@@ -197,7 +197,7 @@ def _of_group(together: Sequence[Observation], stated: Stated) -> Mapping[str, C
     }
 
 
-def _refuse_many(together: Sequence[Observation], contribution: int, stated: Stated) -> None:
+def _refuse_many(together: Sequence[Observation], contribution: int, stated: UnitOptions) -> None:
     """Refuse a table that has more likelihoods than a person holds records."""
     for name in dict.fromkeys(observed.table.name for observed in together):
         fed = [observed for observed in together if observed.table.name == name]
@@ -212,7 +212,7 @@ def _refuse_many(together: Sequence[Observation], contribution: int, stated: Sta
         axes = [axis for axis in sharing[0].axes if all(axis in observed.axes for observed in sharing)][:1]
         if axes:
             answers.append(Answer({"unit": tuple(axes), "contribution": None}, "if its entries are the people"))
-        records = sum(_records_of_one(observed, stated.sizes_are_public) for observed in sharing)
+        records = sum(_records_of_one(observed, stated.n_records_is_public) for observed in sharing)
         bound = Answer({"contribution": max(records, len(names))}, "(or your bound) if a person holds so many in it")
         raise asking(refusal("used twice", name, first=names[0], second=names[1]), *answers, bound)
 
@@ -228,20 +228,20 @@ def _refuse_few(together: Sequence[Observation], contribution: int) -> None:
                 raise refusal("few records", observed.name, records=records, parent=name, said=said, axes=entries)
 
 
-def _single_records(together: Sequence[Observation], stated: Stated) -> dict[str, Contribution]:
+def _single_records(together: Sequence[Observation], stated: UnitOptions) -> dict[str, Contribution]:
     """What a person adds who holds a record in each observed variable. No two of them feed the same row."""
     names = dict.fromkeys(observed.table.name for observed in together)
     fed = {name: [observed for observed in together if observed.table.name == name] for name in names}
     return {name: contribution_of_record(by, stated) for name, by in fed.items()}
 
 
-def _numbers(observations: Sequence[Observation], stated: Stated) -> dict[str, int]:
+def _numbers(observations: Sequence[Observation], stated: UnitOptions) -> dict[str, int]:
     """How many records each observed variable has, or how many people if an axis of it holds them.
 
     Empty where that is private, and where a person may hold several records, more of one table than of another. The
     records of a variable that takes its rows from what another one observes are those of the other.
     """
-    if not stated.sizes_are_public or (stated.contribution or 1) > 1:
+    if not stated.n_records_is_public or (stated.contribution or 1) > 1:
         return {}
     numbers = {}
     for observed in observations:
@@ -265,7 +265,7 @@ def _different_numbers(
     unnamed: Sequence[str],
     numbers: Mapping[str, int],
     together: Collection[str],
-    stated: Stated,
+    stated: UnitOptions,
 ) -> OpenQuestionError:
     """The question about numbers of records that differ. It names no number."""
     first = unnamed[0]
@@ -331,7 +331,7 @@ def _refuse_shared_data(groups: Sequence[Group], observations: Sequence[Observat
 # What is said where a model leaves open whose records it holds, and a call that answers it.
 
 
-def question(together: Sequence[Observation], stated: Stated) -> OpenQuestionError | None:
+def question(together: Sequence[Observation], stated: UnitOptions) -> OpenQuestionError | None:
     """Why it is open whom a release of these variables would protect, which one person may feed; None if it is not."""
     for opening, axes, bound in _open(together, stated):
         people = f"unit= names the axis of the people, such as {axis_text(axes[0])}; " if axes else ""
@@ -348,7 +348,7 @@ type _Open = tuple[str, tuple[str | int, ...], int]
 """What is open, an axis that may hold the people, if there is one, and how many records a person may hold."""
 
 
-def _open(together: Sequence[Observation], stated: Stated) -> Iterator[_Open]:
+def _open(together: Sequence[Observation], stated: UnitOptions) -> Iterator[_Open]:
     for observed in together:
         asked = _of_one(observed, stated)
         if asked is not None:
@@ -361,14 +361,14 @@ def _open(together: Sequence[Observation], stated: Stated) -> Iterator[_Open]:
         if link is not None:
             steps = next((axis for axis in (one.step_axis(other), other.step_axis(one)) if axis is not None), None)
             axes = [a for a in one.axes if a in other.axes and (steps is None or one.axes.index(a) != steps)]
-            sequence = max(2, one.lengths[steps]) if steps is not None and stated.sizes_are_public else A_BOUND
+            sequence = max(2, one.lengths[steps]) if steps is not None and stated.n_records_is_public else A_BOUND
             bound = 1 if steps is None else sequence
             yield f"{link}, so what one person can change is in both.", tuple(axes[:1]), bound
 
 
-def _of_one(observed: Observation, stated: Stated) -> _Open | None:
+def _of_one(observed: Observation, stated: UnitOptions) -> _Open | None:
     """What is open about one observed variable alone; None if nothing is."""
-    name, first, public = repr(observed.name), _first(observed), stated.sizes_are_public
+    name, first, public = repr(observed.name), _first(observed), stated.n_records_is_public
     several, n, most = observed.has_several_trials, observed.one_number_of_trials, _records_of_one(observed, public)
     trials = f"n={n} trials" if n is not None and public else "several trials"
     people = tuple(observed.axes[axis] for axis in first)
@@ -437,7 +437,7 @@ def _records_of_one(observed: Observation, public: bool) -> int:
 _Known = tuple[Counts, Bound]
 
 
-def with_counted(said: Stated, observations: Sequence[Observation]) -> Stated:
+def add_count_bound(said: UnitOptions, observations: Sequence[Observation]) -> UnitOptions:
     """What was said about people, with what :func:`pymc_dirdp.count` knows of them. No count is looked at.
 
     Raises

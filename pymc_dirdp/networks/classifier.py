@@ -33,7 +33,7 @@ from pymc_dirdp.networks.prediction import Predictor
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.ledger_charge import Sealed
-from pymc_dirdp.releases.opened import Published, opened
+from pymc_dirdp.releases.opened import Published, open_release
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.release import sample, sample_sealed
@@ -119,7 +119,7 @@ class Classifier:
         self._predictor = Predictor(tables)
         self.target = self._predictor.target
         if calibration is None:
-            if _measures_features(opened(tables).plan):
+            if _measures_features(open_release(tables).plan):
                 raise ArgumentError(
                     "The tables say how features depend on the class, so a calibration belongs to them. Pass both "
                     "releases that Classifier.sample made."
@@ -229,7 +229,7 @@ class Classifier:
         calibrates = _measures_features(planned)
         if not calibrates:
             planned = planned_for(guarantee, Marginals(measure="variables") if mechanism == "auto" else mechanism)
-        if planned.publishing(Draws) and not planned.reading.sizes_are_public:
+        if planned.publishing(Draws) and not planned.reading.n_records_is_public:
             raise ArgumentError(
                 "Use mechanism='auto' or other noise on counts: draws alone predict nothing where the number of "
                 "records is private."
@@ -349,7 +349,7 @@ def _labelled(weights: Array) -> xr.DataArray:
 
 def _cell_name(tables: Published) -> str:
     """The variable of the calibration, which names the release that it is of."""
-    release = opened(tables).release
+    release = open_release(tables).release
     if release is None:
         raise ArgumentError("Expected the release of a classifier's tables, got a plan.")
     return f"calibration_of_{release.identity[:12]}"

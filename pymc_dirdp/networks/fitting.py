@@ -31,11 +31,11 @@ from pymc_dirdp.releases.draws import measurements_of_table
 from pymc_dirdp.releases.inference_setup import checked
 from pymc_dirdp.releases.opened import (
     TEXT_GROUP,
-    Opened,
+    LoadedRelease,
     Published,
     ReleasedTable,
     computable,
-    opened,
+    open_release,
     refuse_confidential,
 )
 from pymc_dirdp.releases.view import tree_of
@@ -137,7 +137,7 @@ def fit(
     consistency = consistency or ("joint" if network.of_marginals else "tables")
     if consistency == "joint":
         network.refuse_parts()
-    families, stored, how = network.families, opened(release), consistency
+    families, stored, how = network.families, open_release(release), consistency
     with computable(), Bar((MOST_ROUNDS + 1) * len(families) + 2, "tables", shown=progressbar) as bar:
         fitted, shares, done = stored.once(
             ("fit", how), lambda: _fitted(families, network.measurements, network.n_records, how, bar)
@@ -254,7 +254,7 @@ def network_of(release: Published) -> Network:
         If a table was not released by noise on counts, or tables are not those of the same records.
     """
     found, measurements, n_records = measurements_of(release)
-    stored = opened(release)
+    stored = open_release(release)
     _refuse_other_records(stored)
     drawn = stored.tables
     # A variable with one category has no noisy counts, and may be a parent.
@@ -269,8 +269,8 @@ def _variable(drawn: ReleasedTable) -> str:
     return drawn.cell_labels[-1][0]
 
 
-def _refuse_other_records(stored: Opened) -> None:
-    if stored.plan.reading.sizes_are_public and len({part.n_records for part in stored.plan.parts}) > 1:
+def _refuse_other_records(stored: LoadedRelease) -> None:
+    if stored.plan.reading.n_records_is_public and len({part.n_records for part in stored.plan.parts}) > 1:
         raise ArgumentError(
             "The tables hold different numbers of records, so nothing is fitted to them together. Release tables of "
             "other records as models of their own."
@@ -328,7 +328,7 @@ def measurements_of(release: Published) -> tuple[tuple[Family, ...], tuple[Measu
         family, own = measurements_of_table(name, dims, table.mechanism, table.output)
         families.append(family)
         measurements += own
-    sizes = {part.n_records for part in stored.plan.parts} if stored.plan.reading.sizes_are_public else set()
+    sizes = {part.n_records for part in stored.plan.parts} if stored.plan.reading.n_records_is_public else set()
     return tuple(families), tuple(measurements), sizes.pop() if len(sizes) == 1 else None
 
 
@@ -378,15 +378,15 @@ def is_analysis(tree: Any) -> bool:
 
 def is_estimate(tree: Any) -> bool:
     """Whether a tree holds one estimate of the shares, and no draws: of `dirdp.fit`, or a release of marginals."""
-    return opened(tree).is_estimate if _is_release(tree) else "estimate" in getattr(tree, "attrs", ())
+    return open_release(tree).is_estimate if _is_release(tree) else "estimate" in getattr(tree, "attrs", ())
 
 
 def records_of_estimate(tree: Published) -> int:
     """The number of records that an estimate tells, or an error if it tells none."""
     if not _is_release(tree):
         return integer(0, n_records=getattr(tree, "attrs", {}).get("n_records"))
-    plan = opened(tree).plan
-    sizes = {part.n_records for part in plan.parts} if plan.reading.sizes_are_public else set()
+    plan = open_release(tree).plan
+    sizes = {part.n_records for part in plan.parts} if plan.reading.n_records_is_public else set()
     if len(sizes) != 1:
         raise ArgumentError("The number of records is private. Pass n_records=, or take dirdp.fit(release).")
     return sizes.pop() or 0
@@ -398,7 +398,7 @@ def of_release(release: Published) -> dict[str, DrawnTable]:
         return _of_estimate(release)
     return {
         name: _table(table.share_labels, table.draws, name, is_beta=table.family == "beta")
-        for name, table in opened(release).tables.items()
+        for name, table in open_release(release).tables.items()
     }
 
 
@@ -450,7 +450,7 @@ def given_release(tree: Published, draws: int | None, random_seed: Seed) -> dict
             raise ArgumentError("An analysis has its own draws. Leave draws out, or pass the release itself.")
         return _of_analysis(tree)
     if draws is None:
-        cells = sum(math.prod(table.draws.shape[1:]) for table in opened(tree).tables.values())
+        cells = sum(math.prod(table.draws.shape[1:]) for table in open_release(tree).tables.values())
         # Draws of an analysis that is made here, and how many shares they may hold together.
         draws = min(4000, max(100, 10**7 // cells))
     return _of_analysis(analysed(tree, integer(1, draws=draws), random_seed))

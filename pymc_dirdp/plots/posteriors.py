@@ -34,7 +34,7 @@ from pymc_dirdp.plots.axes import (
 )
 from pymc_dirdp.plots.kinds import is_diagnosis, refuse, refuse_unless_release
 from pymc_dirdp.releases.inference_setup import inferences
-from pymc_dirdp.releases.opened import Published, ReleasedTable, opened
+from pymc_dirdp.releases.opened import Published, ReleasedTable, open_release
 from pymc_dirdp.releases.wording import abbreviated
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.signatures import user_facing
@@ -252,7 +252,7 @@ def plot_analysis(
 def _table(release: Published, var_name: str | None, *, most_cells: int) -> ReleasedTable:
     """The table that is shown, of which all cells can be read in one picture."""
     refuse_unless_release(release)
-    tables = opened(release).tables
+    tables = open_release(release).tables
     table = tables[next(iter(tables)) if var_name is None else one_of(tables, var_name=var_name)]
     _refuse_many(table.name, table.draws[0].size, most_cells)
     return table

@@ -29,7 +29,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.claims import Claiming
 from pymc_dirdp.releases.facts import in_range
-from pymc_dirdp.releases.opened import Opened, content_of, opened
+from pymc_dirdp.releases.opened import LoadedRelease, content_of, open_release
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.wording import abbreviated
 from pymc_dirdp.signatures import user_facing
@@ -86,7 +86,7 @@ def _curves(source: Any) -> tuple[PrivacyCurves, str]:
     if isinstance(content, Claiming):
         claim = content._claim()
         return claim.curves, f"{claim.what}, {abbreviated(claim.guarantee)}"
-    stored = Opened(content) if isinstance(content, Plan) else opened(source)
+    stored = LoadedRelease(content) if isinstance(content, Plan) else open_release(source)
     what = "plan" if stored.release is None else "release"
     return stored.curves, f"{what}, {abbreviated(stored.plan.guarantee)}"
 

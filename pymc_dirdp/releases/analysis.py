@@ -26,7 +26,7 @@ from pymc_dirdp.releases.arviz_groups import (
     sample_axes,
 )
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
-from pymc_dirdp.releases.opened import Published, content_of, opened
+from pymc_dirdp.releases.opened import Published, content_of, open_release
 from pymc_dirdp.releases.pairs import PairsRelease
 from pymc_dirdp.releases.pairs_view import seed_of
 from pymc_dirdp.releases.view import tree_of, view
@@ -218,7 +218,7 @@ def sample_posterior_predictive(
     100
     """
     size = integer(0, n_records=n_records)
-    stored = opened(release)
+    stored = open_release(release)
     rng = generator(random_seed)
     datasets = {}
     posterior = view(stored)["posterior"].to_dataset()

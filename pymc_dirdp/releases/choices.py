@@ -450,7 +450,7 @@ def refuse_unpaid_bins(dims: Iterable[Iterable[Any]], choices: Sequence[PrivateC
                 )
 
 
-def refuse_all_spent(guarantee: Guarantee, choices: Sequence[PrivateChoice]) -> None:
+def check_budget_left(guarantee: Guarantee, choices: Sequence[PrivateChoice]) -> None:
     """Refuse choices that leave nothing of the guarantee."""
     if choices and not Composition(curves_of(choices)).satisfies(guarantee):
         each = "; ".join(f"the {choice.kind} {choice.guarantee}" for choice in choices)

@@ -10,7 +10,7 @@ from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.planning.expected_kl import a_priori_kl, effective_records
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
-from pymc_dirdp.releases.predicting import fit_errors
+from pymc_dirdp.releases.predicting import expected_fit_errors
 from pymc_dirdp.sampling.exact import grid_share
 
 
@@ -59,7 +59,7 @@ def expected_errors(plan: Plan) -> dict[str, ExpectedErrors]:
     with np.errstate(all="ignore"):
         errors = {part.table.name: _of_table(part, plan) for part in plan.parts}
     # The tables that are fitted to marginals of all of them.
-    fitted = fit_errors(plan.publishing(Marginals), public=plan.reading.sizes_are_public)
+    fitted = expected_fit_errors(plan.publishing(Marginals), public=plan.reading.n_records_is_public)
     for name, error in fitted.items():
         errors[name] = replace(errors[name], estimate_kl=error.kl, share_error=error.share)
     return errors
@@ -70,7 +70,7 @@ def _of_table(part: PlannedTable, plan: Plan) -> ExpectedErrors:
     if n_records is None:
         return ExpectedErrors()
     errors = ExpectedErrors(n_records)
-    prior, public, totals = part.table.prior, plan.reading.sizes_are_public, part.totals
+    prior, public, totals = part.table.prior, plan.reading.n_records_is_public, part.totals
     error = estimate_error(mechanism, prior, n_records, public=public, totals=totals, draws=plan.released_draws)
     if error is not None:
         errors = replace(errors, estimate_kl=error.kl, share_error=error.share)

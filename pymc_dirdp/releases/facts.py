@@ -17,7 +17,7 @@ from pymc_dirdp.privacy.deployment import Deployment
 from pymc_dirdp.privacy.odds import Odds, delta_of
 from pymc_dirdp.privacy.people import NOT_PROTECTED, protected_by, secret_of, who
 from pymc_dirdp.releases.choices import curves_of
-from pymc_dirdp.releases.opened import Opened, ReleasedTable
+from pymc_dirdp.releases.opened import LoadedRelease, ReleasedTable
 from pymc_dirdp.releases.plan_types import PlannedTable
 from pymc_dirdp.releases.view import ARITHMETIC
 from pymc_dirdp.releases.wording import NEXT, NO_NUMBER, believed, records_word, totals_in_words
@@ -31,7 +31,7 @@ _DIVERGENCES = "expected_kl_posterior", "expected_kl_estimate", "estimate_kl"
 type Lines = Iterator[Line]
 
 
-def lines_of(stored: Opened, failures: Sequence[tuple[str, str]]) -> Facts:
+def lines_of(stored: LoadedRelease, failures: Sequence[tuple[str, str]]) -> Facts:
     """The lines about a plan or a release, by heading.
 
     Parameters
@@ -67,7 +67,7 @@ def no_guarantee(failures: Sequence[tuple[str, str]]) -> Facts:
     return {"No guarantee": [*problems, *(Line(*line, 0) for line in brief)]}
 
 
-def title_of(stored: Opened) -> str:
+def title_of(stored: LoadedRelease) -> str:
     """What a release or a plan is, of which tables."""
     noisy = len(stored.plan.publishing(NoisyTable)) == len(stored.plan.parts)
     what = "estimate" if stored.is_estimate else "table of noisy counts" if noisy else "posterior draw"
@@ -77,12 +77,12 @@ def title_of(stored: Opened) -> str:
     return f"{'Plan of a private' if stored.release is None else 'Private'} {what} of {', '.join(shown)}{more}"
 
 
-def deployment_of(stored: Opened) -> Deployment:
+def deployment_of(stored: LoadedRelease) -> Deployment:
     """What a release or a plan states to a register; it is computed once, and the lines say the same."""
     return stored.once("deployment", lambda: _deployment(stored))
 
 
-def _deployment(stored: Opened) -> Deployment:
+def _deployment(stored: LoadedRelease) -> Deployment:
     plan, names = stored.plan, ", ".join(stored.tables)
     observed = dict.fromkeys(name for table in stored.tables.values() for name in table.observed_names)
     reading = plan.reading
@@ -108,7 +108,7 @@ def in_range(values: Sequence[float], digits: int = 5) -> str:
 # What is released, and how accurate it is expected to be.
 
 
-def _answer(stored: Opened, errors: dict[str, str]) -> Lines:
+def _answer(stored: LoadedRelease, errors: dict[str, str]) -> Lines:
     """The shares of the first table, if it is a row that fits into a line, and the typical error."""
     name, *others = stored.tables
     if stored.release is not None:
@@ -132,7 +132,7 @@ def _answer(stored: Opened, errors: dict[str, str]) -> Lines:
         yield Line("error", f"{errors[whose].partition(',')[0]} ({whose})", 0)
 
 
-def _typical_errors(stored: Opened) -> dict[str, str]:
+def _typical_errors(stored: LoadedRelease) -> dict[str, str]:
     """How far a share is typically off, in the estimate or the mean, and in a draw that is itself the release."""
     by_table = ", by table" * (len(stored.tables) > 1)
     errors = {"dirdp.estimate": _expected(stored, "share_error"), "the draw": _expected(stored, "draw_error")}
@@ -146,7 +146,7 @@ def _typical_errors(stored: Opened) -> dict[str, str]:
     }
 
 
-def _errors(stored: Opened, typical: dict[str, str]) -> Lines:
+def _errors(stored: LoadedRelease, typical: dict[str, str]) -> Lines:
     """The typical errors first, and then the numbers for those who plan."""
     yield from (Line("expected error", f"{text} ({whose})", 1) for whose, text in typical.items())
     if _is_unplanned(stored):
@@ -177,7 +177,7 @@ def _errors(stored: Opened, typical: dict[str, str]) -> Lines:
         yield Line("grid", f"adds at most {100 * max(variances):.2g} % to the variance of a draw, and {middle}", 2)
 
 
-def _utility(stored: Opened) -> Lines:
+def _utility(stored: LoadedRelease) -> Lines:
     posterior, draw, estimate = (_expected(stored, name, all_of_them=True) for name in _DIVERGENCES)
     parts = [
         *([f"{in_range(draw, 3)} nats (draw, frequencies)"] if draw else []),
@@ -189,7 +189,7 @@ def _utility(stored: Opened) -> Lines:
         yield Line("utility", f"KL {', '.join(parts)}", 0)
 
 
-def _expected(stored: Opened, number: str, *, all_of_them: bool = False) -> list[float]:
+def _expected(stored: LoadedRelease, number: str, *, all_of_them: bool = False) -> list[float]:
     """An expected error of the tables of which it is known; of none if all of them were to be known and are not."""
     return _known([getattr(error, number) for error in stored.errors.values()], all_of_them=all_of_them)
 
@@ -200,14 +200,14 @@ def _known(values: Sequence[float | None], *, all_of_them: bool = False) -> list
     return known if len(known) == len(values) or not all_of_them else []
 
 
-def _is_unplanned(stored: Opened) -> bool:
+def _is_unplanned(stored: LoadedRelease) -> bool:
     return any(part.n_records is None for part in stored.plan.parts)
 
 
 # What is guaranteed, to whom.
 
 
-def _guarantee(stored: Opened) -> Lines:
+def _guarantee(stored: LoadedRelease) -> Lines:
     plan, curves, stated = stored.plan, stored.curves, deployment_of(stored)
     delta = stated.odds.delta
     epsilon, pure = float(curves.epsilon(delta)), float(curves.pure_epsilon)
@@ -221,11 +221,11 @@ def _guarantee(stored: Opened) -> Lines:
         yield Line("implies", implied, 2)
 
 
-def _rests_on(stored: Opened) -> Lines:
+def _rests_on(stored: LoadedRelease) -> Lines:
     """What is not covered, what was chosen before, and what has to be believed."""
     plan, (truths, *others) = stored.plan, NOT_PROTECTED
     parts = [truths]
-    if plan.reading.sizes_are_public:
+    if plan.reading.n_records_is_public:
         parts.append("the number of records, and who took part")
     elif plan.reading.relation.records_are_public:
         parts.append("how many there are, and who took part")
@@ -236,7 +236,7 @@ def _rests_on(stored: Opened) -> Lines:
     yield Line("draws", f"{plan.released_draws}, all of them covered", 2)
 
 
-def _protects(stored: Opened) -> str:
+def _protects(stored: LoadedRelease) -> str:
     """Who is protected, and what is public about them, in two lines."""
     reading = stored.plan.reading
     if reading.label != "record" or reading.stated.unit or reading.stated.counted:
@@ -248,7 +248,7 @@ def _protects(stored: Opened) -> str:
     return f"{protected_by(reading.label)}; the number of records, {sizes}{rows or ','} is public"
 
 
-def _implied(stored: Opened, delta: float) -> str:
+def _implied(stored: LoadedRelease, delta: float) -> str:
     """The guarantee as divergences, at the order that it states or that suits its delta."""
     order = stored.plan.guarantee.largest_order
     if not 1 < order < math.inf:
@@ -264,7 +264,7 @@ def _implied(stored: Opened, delta: float) -> str:
     return "; ".join(parts)
 
 
-def _equivalents(stored: Opened, *, deltas: Sequence[float] = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10)) -> Lines:
+def _equivalents(stored: LoadedRelease, *, deltas: Sequence[float] = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10)) -> Lines:
     curves, pure = stored.curves, float(stored.curves.pure_epsilon)
     if math.isfinite(pure):
         yield Line("delta 0", f"epsilon {up(pure, 4):.4g}, for every single output", 2)
@@ -277,7 +277,7 @@ def _equivalents(stored: Opened, *, deltas: Sequence[float] = (1e-4, 1e-5, 1e-6,
 # How it was drawn.
 
 
-def _mechanism(stored: Opened) -> Lines:
+def _mechanism(stored: LoadedRelease) -> Lines:
     tables, plan, release = tuple(stored.tables.values()), stored.plan, stored.release
     kinds = [table.mechanism for table in tables]
     first, *others = dict.fromkeys(
@@ -297,7 +297,7 @@ def _mechanism(stored: Opened) -> Lines:
         yield Line("randomness", release.randomness, 2)
 
 
-def _tables(stored: Opened) -> Lines:
+def _tables(stored: LoadedRelease) -> Lines:
     """How each table is released, and what it is counted from. What is the same for several is said once."""
     sources = {name: ", ".join(table.observed_names) for name, table in stored.tables.items()}
     for text, names in _alike((name, _table(table)) for name, table in stored.tables.items()).items():
@@ -331,7 +331,7 @@ def _chosen(part: PlannedTable) -> str:
     return f"{best} by auto: next is {second} with {times} its expected KL"
 
 
-def _marginals(stored: Opened) -> Lines:
+def _marginals(stored: LoadedRelease) -> Lines:
     """The marginals that are measured, with the standard deviation of the noise in their cells."""
     lines = []
     fitted = [part.table.name for part in stored.plan.publishing(Marginals)]
@@ -345,7 +345,7 @@ def _marginals(stored: Opened) -> Lines:
     yield from _grouped(_alike(lines), "marginals")
 
 
-def _notes(stored: Opened) -> Lines:
+def _notes(stored: LoadedRelease) -> Lines:
     """What the draws are, and what they are not."""
     # Tables of one category are beside an estimate, and hold no draw either.
     fitted = [part.table.name for part in stored.plan.publishing(Marginals)]
@@ -357,7 +357,7 @@ def _notes(stored: Opened) -> Lines:
         yield Line("reproducible", "not private: drawn with a seed, do not publish", 2)
 
 
-def _advice(stored: Opened) -> dict[str, list[str]]:
+def _advice(stored: LoadedRelease) -> dict[str, list[str]]:
     """The tables for which noise on counts has a clearly smaller expected KL, in plans with the same guarantee."""
     plan = stored.plan
     open_to_it = {
@@ -375,7 +375,7 @@ def _advice(stored: Opened) -> dict[str, list[str]]:
     terms = Terms(
         groups=plan.groups,
         adjacency=plan.adjacency,
-        public_totals=plan.reading.sizes_are_public,
+        public_totals=plan.reading.n_records_is_public,
         draws=plan.released_draws,
         before=curves_of(plan.after),
     )
@@ -400,7 +400,7 @@ def _better(advice: dict[str, list[str]]) -> Lines:
 # What to do with it.
 
 
-def _use(stored: Opened) -> Lines:
+def _use(stored: LoadedRelease) -> Lines:
     plan, drawn = stored.plan, bool(stored.plan.publishing(Draws))
     kinds = dict.fromkeys(f"{type(part.mechanism).__name__}: {part.mechanism.in_short}" for part in plan.parts)
     how = (
@@ -423,7 +423,7 @@ def _use(stored: Opened) -> Lines:
     yield Line("digest of the plan", plan.digest, 1)
 
 
-def _next(stored: Opened, *, follows: bool) -> str:
+def _next(stored: LoadedRelease, *, follows: bool) -> str:
     if stored.release is None:
         return "plan of a model" if stored.plan.is_of_model else "plan"
     if not follows:

@@ -13,14 +13,14 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, ObservedTable, number_of, pooled, prior_of
 from pymc_dirdp.inference.tables import Posteriors, class_table, rows_are_divided
 from pymc_dirdp.mechanisms.outputs import Draws
-from pymc_dirdp.releases.opened import TEXT_GROUP, Opened, Published, opened
+from pymc_dirdp.releases.opened import TEXT_GROUP, LoadedRelease, Published, open_release
 from pymc_dirdp.releases.wording import totals_in_words
 
 type PerTable[T] = T | Mapping[str, T] | None
 
 
 type Source = Published | MechanismOutput
-type Origin = Opened | MechanismOutput
+type Origin = LoadedRelease | MechanismOutput
 """What hands over the outputs of tables: a release that was opened, or a mechanism alone."""
 
 
@@ -67,7 +67,7 @@ def origins_of(source: Source | Sequence[Source]) -> list[Origin]:
     return origins
 
 
-def _checked_source(source: Any) -> Opened:
+def _checked_source(source: Any) -> LoadedRelease:
     if "estimate" in getattr(source, "attrs", ()) and TEXT_GROUP not in getattr(source, "children", ()):
         raise ArgumentError(
             "Pass the release that was fitted: an estimate of dirdp.fit does not hold its own error, so no interval "
@@ -76,9 +76,9 @@ def _checked_source(source: Any) -> Opened:
     return checked(source)
 
 
-def checked(release: Any) -> Opened:
+def checked(release: Any) -> LoadedRelease:
     """A release that was opened, or an error if its guarantee does not follow. A seed is no contradiction."""
-    stored = opened(release)
+    stored = open_release(release)
     if not stored.curves.satisfies(stored.plan.guarantee):
         raise ReleaseError(
             f"{stored.plan.guarantee} does not follow from the release, so nothing is inferred from it. See "
@@ -180,7 +180,11 @@ def inferences(
     """
     origins = origins_of(source)
     (origin, *others), said = origins, (prior, n_prior, row_prior)
-    if others or not isinstance(origin, Opened) or not all(isinstance(own, Mapping | None) and not own for own in said):
+    if (
+        others
+        or not isinstance(origin, LoadedRelease)
+        or not all(isinstance(own, Mapping | None) and not own for own in said)
+    ):
         return _inferences(origins, prior, n_prior, row_prior, same_records)
     # Without beliefs of an analyst's own they follow from the release, and its rows are summed once.
     return origin.once(
@@ -204,7 +208,7 @@ def _inferences(
         name: pooled([origin.observed_tables[name] for origin in origins], own_prior=priors[name] is not None)
         for name in names
     }
-    releases = [origin for origin in origins if isinstance(origin, Opened)]
+    releases = [origin for origin in origins if isinstance(origin, LoadedRelease)]
     if not releases:
         # The prior that stands beside the output of a mechanism is the analyst's own.
         priors = {name: tables[name].prior if priors[name] is None else priors[name] for name in names}

@@ -12,7 +12,7 @@ from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import adjacency_by_name
-from pymc_dirdp.releases.opened import computable, opened
+from pymc_dirdp.releases.opened import computable, open_release
 
 __all__ = ["as_mechanism", "to_dp_accounting", "to_opendp"]
 
@@ -47,7 +47,7 @@ def as_mechanism(release: Any) -> PrivacyCurves:
     >>> dirdp.interop.as_mechanism(release).epsilon(1e-6) <= 1.3
     True
     """
-    return release if isinstance(release, PrivacyCurves) else opened(release).curves
+    return release if isinstance(release, PrivacyCurves) else open_release(release).curves
 
 
 def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:

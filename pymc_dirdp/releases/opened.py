@@ -43,7 +43,7 @@ TEXT_GROUP = "release"
 """The group of a tree that holds the text, in a variable of the name `text`."""
 type Published = xr.DataTree | str | PathLike[str]
 """A release, or the path of the file that :func:`pymc_dirdp.save` wrote."""
-_OPENED: Cache[str, "Opened | PairsRelease"] = Cache(max_bytes=2**28)
+_OPENED: Cache[str, "LoadedRelease | PairsRelease"] = Cache(max_bytes=2**28)
 
 
 @final
@@ -59,7 +59,7 @@ class ReleasedTable:
     """
 
     part: PlannedTable
-    stored: "Opened"
+    stored: "LoadedRelease"
 
     @property
     def name(self) -> str:
@@ -89,7 +89,7 @@ class ReleasedTable:
     @property
     def is_public(self) -> bool:
         """Whether the number of records is public."""
-        return self.stored.plan.reading.sizes_are_public
+        return self.stored.plan.reading.n_records_is_public
 
     @property
     def n_records(self) -> int | None:
@@ -186,7 +186,7 @@ class ReleasedTable:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Opened:
+class LoadedRelease:
     """A release, or a plan that is described like one, with all that follows from it.
 
     Attributes
@@ -202,7 +202,7 @@ class Opened:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Copies, and other processes, get the text and compute what they need.
-        return (Opened, (self.plan,)) if self.release is None else (from_text, (self.release.text,))
+        return (LoadedRelease, (self.plan,)) if self.release is None else (from_text, (self.release.text,))
 
     @property
     def reproducible(self) -> bool:
@@ -242,7 +242,7 @@ class Opened:
             raise ArgumentError("A plan has drawn nothing.")
         plan, output, shares = self.plan, self.release.output, {}
         with computable():
-            n_records = plan.parts[0].n_records if plan.reading.sizes_are_public else None
+            n_records = plan.parts[0].n_records if plan.reading.n_records_is_public else None
             known = {name: fit[None] for name, fit in fitted_shares(self.measured.values(), n_records).items()}
             if noisy := [self.tables[part.table.name] for part in plan.publishing(NoisyTable)]:
                 # The same text has the same draws everywhere.
@@ -354,7 +354,7 @@ def text_of(tree: Any) -> str:
     return str(text.item())
 
 
-def opened(release: Any) -> Opened:
+def open_release(release: Any) -> LoadedRelease:
     """What a release says, by its text alone.
 
     Parameters
@@ -368,7 +368,7 @@ def opened(release: Any) -> Opened:
         If it is no such release, or its text is damaged.
     """
     found = remembered(read_text(release)) if isinstance(release, str | PathLike) else from_text(text_of(release))
-    if isinstance(found, Opened):
+    if isinstance(found, LoadedRelease):
         return found
     if isinstance(found, PairsRelease):
         raise ReleaseError(
@@ -385,7 +385,7 @@ def content_of(source: Any) -> Any:
     return from_text(text_of(source)) if TEXT_GROUP in getattr(source, "children", {}) else source
 
 
-def from_text(text: str) -> "Opened | PairsRelease":
+def from_text(text: str) -> "LoadedRelease | PairsRelease":
     """The release of which this is the text.
 
     Raises
@@ -400,7 +400,7 @@ def from_text(text: str) -> "Opened | PairsRelease":
     except UnicodeEncodeError:
         raise ReleaseError("The release is damaged: its text holds halves of characters.") from None
     found = remembered(parse(encoded, Release, PairsRelease))
-    assert isinstance(found, Opened | PairsRelease)
+    assert isinstance(found, LoadedRelease | PairsRelease)
     return found
 
 
@@ -417,17 +417,17 @@ def remembered(text: Text) -> Any:
     return text
 
 
-def of_release(release: Release) -> Opened:
+def of_release(release: Release) -> LoadedRelease:
     """A release that was drawn or read, which is cached with what will be computed of it.
 
     What it was chosen after is its own, and nobody else's.
     """
-    if isinstance(known := _OPENED.get(release.text), Opened):
+    if isinstance(known := _OPENED.get(release.text), LoadedRelease):
         return known
     for choice in release.plan.after:
         # A cache is nobody who could count with them.
         choice.forget()
-    stored = Opened(release.plan, release)
+    stored = LoadedRelease(release.plan, release)
     _OPENED.put(release.text, stored)
     return stored
 

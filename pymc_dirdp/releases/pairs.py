@@ -21,7 +21,7 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
 from pymc_dirdp.inference.mixture import Mixture, NoisyPairs, fit_mixture
 from pymc_dirdp.inference.mixture_intervals import FitErrors
 from pymc_dirdp.mechanisms.pairs import PairsMechanism
-from pymc_dirdp.models.privacy_unit import Reading, Stated
+from pymc_dirdp.models.privacy_unit import PrivacyUnit, UnitOptions
 from pymc_dirdp.models.table import check_labels, is_path_name
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -77,7 +77,7 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
     guarantee: Guarantee
     columns: tuple[tuple[str, tuple[Any, ...]], ...]
     mechanism: PairsMechanism
-    stated: Stated
+    stated: UnitOptions
     n_records: int | None
     library_version: str = field(default_factory=library_version)
     after: tuple[PrivateChoice, ...] = ()
@@ -108,10 +108,10 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
             choice.refuse_other_people(self.adjacency, self.unit_label)
 
     @cached_property
-    def reading(self) -> Reading:
+    def reading(self) -> PrivacyUnit:
         """What one person can change, in sentences."""
         adds = Contribution(self.contribution)
-        return Reading(self.stated, ((_TABLE, (1,)),), ((_TABLE, adds),), ((_TABLE,),), None, False)
+        return PrivacyUnit(self.stated, ((_TABLE, (1,)),), ((_TABLE, adds),), ((_TABLE,),), None, False)
 
     @property
     def statement(self) -> str:
@@ -252,7 +252,7 @@ class PairsRelease(RebuiltOnCopy, Text):
     @cached_property
     def noisy(self) -> NoisyPairs:
         """The noisy counts as a fit reads them."""
-        mechanism, public = self.plan.mechanism, self.plan.n_records if self.plan.stated.sizes_are_public else None
+        mechanism, public = self.plan.mechanism, self.plan.n_records if self.plan.stated.n_records_is_public else None
         size = sum(mechanism.lengths)
         counts, pairs = np.zeros(size), np.zeros((size, size), dtype=np.float32)
         noisy = NoisyPairs(mechanism.lengths, counts, pairs, mechanism.drawn_noise.sd**2, public)
@@ -361,7 +361,7 @@ def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
         whom = f"every {who(reading.label)}: {reading.neighbours}"
     guarantee = list(stated.lines(protects=whom, protected=plan.protected, most=most))
     truths, *others = NOT_PROTECTED
-    public = ["the number of records, and who took part"] if plan.stated.sizes_are_public else []
+    public = ["the number of records, and who took part"] if plan.stated.n_records_is_public else []
     guarantee += [Line("not protected", "; ".join((truths, *public, "the categories", *others)), 1)]
     guarantee += [Line(choice.kind, choice.in_words, 1) for choice in plan.after]
     guarantee += [Line("assumed", "; ".join(_believed(plan)), 1), Line("adjacency", plan.adjacency, 2)]

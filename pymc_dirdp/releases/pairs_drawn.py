@@ -20,7 +20,7 @@ from pymc_dirdp.models.graph import built_for, evaluate
 from pymc_dirdp.models.privacy_unit import stated
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.choices import curves_of, refuse_all_spent, refuse_unpaid_bins
+from pymc_dirdp.releases.choices import check_budget_left, curves_of, refuse_unpaid_bins
 from pymc_dirdp.releases.ledger_charge import Sealed, charged_release
 from pymc_dirdp.releases.opened import remembered
 from pymc_dirdp.releases.pairs import PairsPlan, PairsRelease
@@ -77,13 +77,13 @@ def plan_of_pairs(guarantee: Guarantee, model: pm.Model, *, progressbar: bool = 
     )
     before = curves_of(options.choices)
     refuse_unpaid_bins(wide.labels.values(), options.choices)
-    refuse_all_spent(guarantee, options.choices)
+    check_budget_left(guarantee, options.choices)
     lengths = [len(labels) for labels in wide.labels.values()]
     with Bar(1, "plan", shown=progressbar):
         mechanism = PairsMechanism.for_guarantee(
             guarantee, lengths, adjacency=people.adjacency, contribution=contribution or 1, before=before
         )
-    n_records = _n_records(model, options.n_records, public=people.sizes_are_public)
+    n_records = _n_records(model, options.n_records, public=people.n_records_is_public)
     warn_if_weak(guarantee, n_records)
     columns = tuple((name, tuple(labels)) for name, labels in wide.labels.items())
     # Copies of what was chosen: bins that nobody has paid for are remembered as long as somebody has them.
@@ -157,7 +157,7 @@ def _refuse_other_model(chosen: PairsPlan, model: pm.Model) -> None:
     same = chosen.labels == dict(wide.labels) and list(chosen.labels) == list(wide.labels)
     unit = None if wide.bound is None else wide.bound.unit
     people = unit == chosen.stated.counted and (wide.bound is None or wide.bound.records == chosen.contribution)
-    public = chosen.stated.sizes_are_public
+    public = chosen.stated.n_records_is_public
     if not same or not people or (public and chosen.n_records != _n_records(model, None, public=True)):
         raise ArgumentError(
             "The plan is for other columns, categories, numbers of records or people than this model has. Call plan() "

@@ -20,7 +20,7 @@ from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.registry import Dirichlet, Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.graph import built_for, is_wide
-from pymc_dirdp.models.privacy_unit import Reading, Stated, Unit, stated
+from pymc_dirdp.models.privacy_unit import PrivacyUnit, Unit, UnitOptions, stated
 from pymc_dirdp.models.table import Table, check_names, plain_labels
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.models.whose_records import ModelTables, refuse_lost_unit, tables_and_people
@@ -32,13 +32,13 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.choices import (
     PrivateChoice,
+    check_budget_left,
     curves_of,
-    refuse_all_spent,
     refuse_unpaid_bins,
     refuse_unpaid_structure,
 )
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
-from pymc_dirdp.releases.predicting import axes_of, judge_of
+from pymc_dirdp.releases.predicting import axes_of, prediction_loss_of
 from pymc_dirdp.releases.wording import warn_if_few, warn_if_weak
 from pymc_dirdp.signatures import options_of_plan, user_facing
 from pymc_dirdp.texts.grammar import library_version
@@ -163,7 +163,7 @@ class Options(MechanismOptions):
         return found
 
     @cached_property
-    def stated(self) -> Stated:
+    def stated(self) -> UnitOptions:
         """The statements about people."""
         return stated(
             unit=self.unit,
@@ -328,7 +328,7 @@ def planned(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar:
     check_names(found.tables)
     for choice in wanted.choices:
         choice.refuse_other_people(wanted.adjacency, reading.label)
-    refuse_all_spent(guarantee, wanted.choices)
+    check_budget_left(guarantee, wanted.choices)
     sizes = _sizes(found, wanted.n_records)
     totals = {table.name: found.public_totals(table) for table in found.tables}
     with Bar(1, "plan", shown=progressbar):
@@ -359,7 +359,7 @@ def _chosen(
     tables: Mapping[str, Table],
     sizes: _Sizes,
     totals: Mapping[str, tuple[int, ...]],
-    reading: Reading,
+    reading: PrivacyUnit,
     wanted: Options,
     target: str | None,
     *,
@@ -389,7 +389,7 @@ def _chosen(
     terms = Terms.of(
         wanted,
         groups=reading.groups,
-        public_totals=reading.sizes_are_public,
+        public_totals=reading.n_records_is_public,
         before=curves_of(wanted.choices),
         prediction_loss=judge,
         target=target,
@@ -398,7 +398,7 @@ def _chosen(
     return constant | found, choices
 
 
-def _judge(facts: Mapping[str, TableFacts], reading: Reading, target: str | None) -> Judge | None:
+def _judge(facts: Mapping[str, TableFacts], reading: PrivacyUnit, target: str | None) -> Judge | None:
     """How well mechanisms predict the next record of a network, or its class; None if the tables are no network."""
     axes = {name: one.axes for name, one in facts.items()}
     try:
@@ -406,7 +406,7 @@ def _judge(facts: Mapping[str, TableFacts], reading: Reading, target: str | None
     except (ArgumentError, UnsupportedModelError):
         return None
     numbers = {one.n_records for one in facts.values()}
-    if len(reading.groups) > 1 or (len(numbers) > 1 and reading.sizes_are_public):
+    if len(reading.groups) > 1 or (len(numbers) > 1 and reading.n_records_is_public):
         return None
     priors = {name: one.prior for name, one in facts.items()}
     largest = max((number or 0 for number in numbers), default=0)
@@ -415,7 +415,7 @@ def _judge(facts: Mapping[str, TableFacts], reading: Reading, target: str | None
             "Comparing what mechanisms predict takes a number of records above 0: pass n_records= (your guess, if the "
             "number is private)."
         )
-    return judge_of(axes, priors, largest, public=reading.sizes_are_public, target=target)
+    return prediction_loss_of(axes, priors, largest, public=reading.n_records_is_public, target=target)
 
 
 def _warn_of_many_draws(chosen: _Mechanisms, draws: int) -> None:
@@ -456,7 +456,7 @@ def _checked_sizes(n_records: int | Mapping[str, int] | None) -> int | dict[str,
 def _sizes(found: ModelTables, n_records: int | Mapping[str, int] | None) -> dict[str, int | None]:
     """The number of records of each table: the model's own if it is public, otherwise the planning size."""
     names = [table.name for table in found.tables]
-    if found.reading.sizes_are_public:
+    if found.reading.n_records_is_public:
         if n_records is not None:
             raise ArgumentError(
                 "n_records is for adjacency='add-remove', or unit= with contribution=. Under replace-one the number of "
@@ -512,7 +512,7 @@ def tables_as_planned(chosen: Plan, model: pm.Model) -> tuple[Table, ...]:
     # A plan may come from a file. The people are read again, because a model with the same tables may say something
     # else about them; and what mechanisms protect, which is what the plan's own reading says, is compared with that.
     found = tables_and_people(model, chosen.stated)
-    public = found.reading.sizes_are_public
+    public = found.reading.n_records_is_public
     facts = [(table.as_in_a_text, found.n_records(table), found.public_totals(table)) for table in found.tables]
     stated = [(part.table, part.n_records if public else None, part.totals) for part in chosen.parts]
     if found.reading != chosen.reading or facts != stated:

@@ -15,7 +15,7 @@ from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.registry import STRATEGIES, by_class_name
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.privacy_unit import Reading, Stated
+from pymc_dirdp.models.privacy_unit import PrivacyUnit, UnitOptions
 from pymc_dirdp.models.table import Table, check_names
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.calibration import OBJECTIVES
@@ -166,7 +166,7 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
 
     guarantee: Guarantee
     parts: tuple[PlannedTable, ...]
-    stated: Stated
+    stated: UnitOptions
     groups: tuple[tuple[str, ...], ...]
     n_units: int | None
     others: bool
@@ -243,7 +243,7 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         # Without a unit the records may lie anywhere along all row axes, but for rows whose numbers of records are
         # public. Where nothing was said of people, and rows are observed apart, a person has a record in each; the
         # words say so.
-        public = said.sizes_are_public and not observed.isdisjoint(said.public)
+        public = said.n_records_is_public and not observed.isdisjoint(said.public)
         kinds = {"any"} | ({"own"} if public and records == 1 else set())
         kinds |= {"each"} if said.contribution is None and said.counted is None else set()
         # An entry of a unit may fill its bound in each observed variable of its own, and others hold one record.
@@ -255,7 +255,7 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
 
     def _check_numbers(self, part: PlannedTable) -> None:
         """Refuse a table whose mechanism is for other numbers of records, or whose public ones do not add up."""
-        part.mechanism.check_numbers(part.n_records, public=self.stated.sizes_are_public)
+        part.mechanism.check_numbers(part.n_records, public=self.stated.n_records_is_public)
         entries = [part.table.shape[axis] for axis in self.reading.public_axes(part.table.name)]
         if len(part.totals) != (math.prod(entries) if entries else 0) or (
             part.totals and sum(part.totals) != part.n_records
@@ -293,11 +293,11 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         return report(self)
 
     @cached_property
-    def reading(self) -> Reading:
+    def reading(self) -> PrivacyUnit:
         """What one person can change, in numbers and in sentences."""
         shapes = tuple((part.table.name, part.table.shape) for part in self.parts)
         adds = tuple((part.table.name, part.mechanism.contributed.fitted(part.table.shape)) for part in self.parts)
-        return Reading(self.stated, shapes, adds, self.groups, self.n_units, self.others)
+        return PrivacyUnit(self.stated, shapes, adds, self.groups, self.n_units, self.others)
 
     @property
     def statement(self) -> str:

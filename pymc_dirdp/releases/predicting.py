@@ -69,7 +69,7 @@ class SimulatedNetwork:
         return np.asarray(log_softmax(joint, axis=0))
 
 
-def judge_of(
+def prediction_loss_of(
     axes: Mapping[str, Axes],
     priors: Mapping[str, Array],
     n_records: int,
@@ -193,10 +193,12 @@ def _shares(shape: tuple[int, ...], rng: np.random.Generator, by_order: Sequence
     return np.asarray(np.exp(log_softmax(logits, axis=-1)))
 
 
-def fit_errors(parts: Sequence[PlannedTable], *, public: bool, most_cells: int = 2_000) -> dict[str, EstimateError]:
+def expected_fit_errors(
+    parts: Sequence[PlannedTable], *, public: bool, most_cells: int = 2_000
+) -> dict[str, EstimateError]:
     """The expected error of each table that is fitted to marginals, over made-up networks of the same shape.
 
-    Networks are made up as for :func:`judge_of`: the effects on the logits fall with the number of parents.
+    Networks are made up as for :func:`prediction_loss_of`: the effects on the logits fall with the number of parents.
     Each is released, and fitted table by table. Errors are averaged over the records, so a row counts as much as it
     holds of them.
 

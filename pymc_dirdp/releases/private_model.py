@@ -22,7 +22,7 @@ from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.model_plan import ModelPlan
 from pymc_dirdp.releases.model_tables import counted, planned_tables, read_completely, table_model
 from pymc_dirdp.releases.noisy_tables import with_terms
-from pymc_dirdp.releases.opened import Opened
+from pymc_dirdp.releases.opened import LoadedRelease
 from pymc_dirdp.releases.plan import plan_for
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.release import sample_sealed
@@ -162,7 +162,7 @@ def private_model(
     return _of_releases(given, model, options, n_prior)
 
 
-def _noisy_counts(stored: Opened) -> dict[str, Array]:
+def _noisy_counts(stored: LoadedRelease) -> dict[str, Array]:
     """What a release has published of each table."""
     assert stored.release is not None
     return {name: output.values[0] for name, output in stored.release.output.items()}

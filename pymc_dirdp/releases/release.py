@@ -165,7 +165,7 @@ def sample_sealed(
     if not composition.satisfies(chosen.guarantee):
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
     for part in chosen.publishing(NoisyTable):
-        try_draws(part, public=chosen.reading.sizes_are_public)
+        try_draws(part, public=chosen.reading.n_records_is_public)
     # Everything that can fail without the data comes before the ledger.
     source = randomness(random_seed, sampler=chosen.sampler)
     try_view(chosen)
@@ -193,7 +193,7 @@ def sample_sealed(
     # Bins that nobody has paid for are remembered as long as somebody has them, and a cache is nobody: it has a copy.
     copied = replace(chosen, after=tuple(map(copy, chosen.after))) if chosen.after else chosen
     tree = view(of_release(Release(copied, source, one, receipt, output)))
-    return with_deterministics(tree, model, size_is_public=chosen.reading.sizes_are_public)
+    return with_deterministics(tree, model, size_is_public=chosen.reading.n_records_is_public)
 
 
 def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:

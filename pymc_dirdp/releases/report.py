@@ -17,7 +17,7 @@ from pymc_dirdp.errors import DirdpError, shown
 from pymc_dirdp.releases.claims import Claiming
 from pymc_dirdp.releases.facts import lines_of, no_guarantee, title_of
 from pymc_dirdp.releases.inference_setup import inferences
-from pymc_dirdp.releases.opened import Opened, content_of, opened
+from pymc_dirdp.releases.opened import LoadedRelease, content_of, open_release
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.verification import verified, verify
 from pymc_dirdp.releases.view import LEFT_OUT, view
@@ -76,7 +76,13 @@ def report(release: Any, *, full: bool = False) -> Report:
             title, facts = found.headline, {"Answer": [], **no_guarantee(found.failures), **others}
         return Report(title, _sections(facts) if full else _screen(facts))
     tree = release if isinstance(release, xr.DataTree) else None
-    stored = source if isinstance(source, Opened) else Opened(source) if isinstance(source, Plan) else opened(source)
+    stored = (
+        source
+        if isinstance(source, LoadedRelease)
+        else LoadedRelease(source)
+        if isinstance(source, Plan)
+        else open_release(source)
+    )
     verification = verified(stored, tree)
     facts = lines_of(stored, verification.failures)
     title = title_of(stored) if verification.follows else verification.headline
@@ -116,7 +122,7 @@ def _picture(release: xr.DataTree, *, level: float = 0.95, most_dots: int = 16, 
 
     The picture has at most `most_dots` cells; inference of `most_cells` in all tables takes a second.
     """
-    stored = opened(release)
+    stored = open_release(release)
     (name, table), *_ = stored.tables.items()
     sizes = [one.prior.size for one in stored.tables.values()]
     if sizes[0] > most_dots or sum(sizes) > most_cells:

@@ -17,7 +17,7 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.privacy.deployment import Deployment
 from pymc_dirdp.privacy.odds import randomness
 from pymc_dirdp.releases.facts import ERRORS, deployment_of, lines_of
-from pymc_dirdp.releases.opened import Opened, content_of, opened
+from pymc_dirdp.releases.opened import LoadedRelease, content_of, open_release
 from pymc_dirdp.releases.pairs import PairsRelease
 from pymc_dirdp.releases.verification import Verification, verified, verify
 from pymc_dirdp.signatures import user_facing
@@ -139,7 +139,7 @@ def statement(release: xr.DataTree | str | PathLike[str] | Ledger) -> Statement:
     source = content_of(release)
     if isinstance(source, PairsRelease):
         return _of_pairs(source, verify(release))
-    stored = source if isinstance(source, Opened) else opened(source)
+    stored = source if isinstance(source, LoadedRelease) else open_release(source)
     verification = verified(stored, None if isinstance(release, str | PathLike) else release)
     _refuse_false(verification)
     lines = selected(lines_of(stored, verification.failures), ("Guarantee", ERRORS, "Use"), 1)

@@ -20,7 +20,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.claims import Check, Claim, Claiming
 from pymc_dirdp.releases.deferred import is_untouched
-from pymc_dirdp.releases.opened import Opened, computable, content_of, opened
+from pymc_dirdp.releases.opened import LoadedRelease, computable, content_of, open_release
 from pymc_dirdp.releases.pairs import PairsRelease
 from pymc_dirdp.releases.pairs_view import seed_of, tree_of_pairs
 from pymc_dirdp.releases.plan_types import Plan
@@ -190,11 +190,11 @@ def verify(
     if isinstance(source, Claiming):
         return decided(source._claim(), *_same_pairs(source, tree))
     if isinstance(source, Plan):
-        return verified(Opened(source))
-    return verified(source if isinstance(source, Opened) else opened(source), tree)
+        return verified(LoadedRelease(source))
+    return verified(source if isinstance(source, LoadedRelease) else open_release(source), tree)
 
 
-def verified(stored: Opened, tree: xr.DataTree | None = None) -> Verification:
+def verified(stored: LoadedRelease, tree: xr.DataTree | None = None) -> Verification:
     """Verify a release that was opened, with the tree that it came in; or a plan, which has neither."""
     checks: tuple[Check, ...] = ()
     if stored.release is not None:

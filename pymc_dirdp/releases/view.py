@@ -23,7 +23,7 @@ from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.axes import PUBLIC_TOTALS, cell_dims, cell_labels, share_dims, share_labels
 from pymc_dirdp.releases.deferred import Deferred
 from pymc_dirdp.releases.expected_errors import ExpectedErrors
-from pymc_dirdp.releases.opened import TEXT_GROUP, Opened, ReleasedTable, from_text
+from pymc_dirdp.releases.opened import TEXT_GROUP, LoadedRelease, ReleasedTable, from_text
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.wording import ESTIMATE, NO_NUMBER, records_word
 
@@ -83,7 +83,7 @@ ARITHMETIC = {
 }
 
 
-def view(stored: Opened) -> xr.DataTree:
+def view(stored: LoadedRelease) -> xr.DataTree:
     """The tree of a release, with its text in the group `release`. Its user may change it."""
     release = stored.release
     assert release is not None
@@ -108,7 +108,7 @@ def text_group(text: str) -> xr.Dataset:
     return xr.Dataset({"text": xr.Variable((), np.array(text, dtype=object), fastpath=True)})
 
 
-def _draws(stored: Opened) -> dict[str, xr.Variable]:
+def _draws(stored: LoadedRelease) -> dict[str, xr.Variable]:
     """The draws of each table, with the dims of the variable; those that follow from noisy counts are deferred."""
     variables = {}
     for name, table in stored.tables.items():
@@ -122,7 +122,7 @@ def _draws(stored: Opened) -> dict[str, xr.Variable]:
 
 
 def _deferred(
-    stored: Opened, dims: list[str], shape: tuple[int, ...], compute: Callable[[Opened], Array]
+    stored: LoadedRelease, dims: list[str], shape: tuple[int, ...], compute: Callable[[LoadedRelease], Array]
 ) -> xr.Variable:
     """A variable of a release that is computed when somebody looks at it.
 
@@ -150,11 +150,11 @@ def deferred(
     return xr.Variable(dims, MemoryCachedArray(array) if printed else LazilyIndexedArray(array))
 
 
-def _drawn(name: str) -> Callable[[Opened], Array]:
+def _drawn(name: str) -> Callable[[LoadedRelease], Array]:
     return lambda stored: stored.draws[name]
 
 
-def _marks(stored: Opened) -> dict[str, Any]:
+def _marks(stored: LoadedRelease) -> dict[str, Any]:
     """The attributes of the tree and of its draws."""
     entry = None if stored.release is None else stored.release.entry
     estimate = {"estimate": ESTIMATE} if stored.plan.publishing(Marginals) else {}
@@ -188,7 +188,7 @@ def posterior_group(variables: Mapping[str, xr.Variable], plan: Plan, marks: dic
 
 def try_view(chosen: Plan) -> None:
     """Refuse names and dims that do not fit, before anything is spent: a public draw is shown like the release."""
-    stored = Opened(chosen)
+    stored = LoadedRelease(chosen)
     for part in chosen.parts:
         mechanism_group(part, stored)
     privacy_group(chosen, stored.curves.pure_epsilon)
@@ -226,7 +226,7 @@ def _mechanism(table: ReleasedTable) -> xr.Dataset:
     return dataset
 
 
-def mechanism_group(part: PlannedTable, stored: Opened) -> xr.Dataset:
+def mechanism_group(part: PlannedTable, stored: LoadedRelease) -> xr.Dataset:
     """The prior of a table and the numbers of its mechanism."""
     table, mechanism, plan, release = part.table, part.mechanism, stored.plan, stored.release
     dims, sampler = cell_dims(table), plan.sampler
@@ -286,7 +286,7 @@ def privacy_group(plan: Plan, pure_epsilon: float) -> xr.Dataset:
     )
 
 
-def _utility(stored: Opened) -> xr.Dataset:
+def _utility(stored: LoadedRelease) -> xr.Dataset:
     """The expected errors of each table; NaN for what is unknown."""
     names = list(stored.tables)
     dataset = xr.Dataset(
@@ -302,7 +302,7 @@ def _utility(stored: Opened) -> xr.Dataset:
     return dataset
 
 
-def _expected(number: str) -> Callable[[Opened], Array]:
+def _expected(number: str) -> Callable[[LoadedRelease], Array]:
     return lambda stored: np.array([getattr(error, number) for error in stored.errors.values()], dtype=np.float64)
 
 

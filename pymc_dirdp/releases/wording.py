@@ -17,7 +17,7 @@ from pymc_dirdp.errors import (
     warn,
 )
 from pymc_dirdp.mechanisms.outputs import Marginals
-from pymc_dirdp.models.privacy_unit import Reading
+from pymc_dirdp.models.privacy_unit import PrivacyUnit
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import bounded_by, disjoint_groups, filled_cells
@@ -91,7 +91,7 @@ def warn_if_few(chosen: "Plan") -> None:
     if not few:
         return
     name, cells, size = few[0].table.name, few[0].table.prior.size, few[0].n_records or 0
-    records = f"{size} records" if chosen.reading.sizes_are_public else f"the {size} records that you plan for"
+    records = f"{size} records" if chosen.reading.n_records_is_public else f"the {size} records that you plan for"
     warn(
         f"{name!r} has {cells} cells for {records}, {size / cells:.2g} in a cell on average"
         f"{'; other tables have too many, too' * (len(few) > 1)}. Noise hides most of such small counts, and the "
@@ -180,9 +180,9 @@ NEXT = {
 """What to do next, in Python and on a command line."""
 
 
-def records_word(reading: Reading) -> str:
+def records_word(reading: PrivacyUnit) -> str:
     """What a release calls its numbers of records: public, or planned for."""
-    return "public" if reading.sizes_are_public else "planned for"
+    return "public" if reading.n_records_is_public else "planned for"
 
 
 def totals_in_words(totals: Sequence[int]) -> str:
@@ -192,7 +192,7 @@ def totals_in_words(totals: Sequence[int]) -> str:
     return f"{many} in each of {len(totals)} parts of its rows"
 
 
-def assumed(reading: Reading, tables: Iterable[Table]) -> tuple[str, ...]:
+def assumed(reading: PrivacyUnit, tables: Iterable[Table]) -> tuple[str, ...]:
     """The assumptions that no model shows: what the user calls public and, under replace-one, whose rows are whose."""
     owns = any("own" in contribution.axes for _, contribution in reading.contributions)
     # Parallel composition without a loss across groups needs this assumption, which the model cannot show.

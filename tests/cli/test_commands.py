@@ -14,7 +14,7 @@ from pymc_dirdp.cli import main as command_line
 from pymc_dirdp.cli.declaration import declared
 
 
-def opened(path="r.json"):
+def open_release(path="r.json"):
     return dirdp.load(path)
 
 
@@ -39,8 +39,8 @@ def test_a_plan_without_data_says_how_many(alone, declare, run):
 def test_all_variables_of_a_declaration_have_the_same_number_of_records(alone, declare, run):
     """So no variable can be asked of those alone who gave an answer to another one, whose number would be published."""
     assert run("plan", "survey.toml", "survey.csv", "--out", "plan.json")[0] == 0
-    assert {part.n_records for part in opened("plan.json").parts} == {592}
-    assert len(opened("plan.json").parts) == 2
+    assert {part.n_records for part in open_release("plan.json").parts} == {592}
+    assert len(open_release("plan.json").parts) == 2
 
 
 def test_a_plan_of_records_without_data(alone, declare, run):
@@ -55,7 +55,7 @@ def test_a_release_follows_its_plan(alone, run):
     run("plan", "survey.toml", "--out", "plan.json")
     code, out, _ = run("release", "survey.toml", "survey.csv", "--plan", "plan.json", "--out", "r.json")
     assert code == 0
-    release = opened()
+    release = open_release()
     assert out == run("report", "r.json")[1]
     *lines, last = str(dirdp.report(release)).splitlines()
     *said, command = out.splitlines()
@@ -151,7 +151,7 @@ def test_several_records_of_a_person(alone, declare, run):
     assert "every person: all records of one person replaced, at most 3 in each table" in re.sub(
         r"\s+", " ", run("release", "survey.toml", "survey.csv", "--out", "r.json")[1]
     )
-    release = opened()
+    release = open_release()
     assert release["privacy"].attrs["contribution"] == 3
 
 
@@ -170,7 +170,7 @@ def test_analysis_in_a_file(alone, run):
 def test_verify_says_what_is_false(alone, run, edited):
     run("release", "survey.toml", "survey.csv", "--out", "r.json")
     release = edited(
-        opened(),
+        open_release(),
         (("plan", "guarantee", "epsilon"), 0.5),
         (("plan", "statement"), lambda said: said.replace("1", "0.5", 1)),
     )
@@ -598,9 +598,9 @@ def test_integers_are_declared_as_integers(alone, run):
 
 def test_a_statement_in_markdown_and_for_a_register(alone, run):
     assert run("release", "survey.toml", "survey.csv", "--out", "r.json")[0] == 0
-    assert run("statement", "r.json")[1] == f"{dirdp.statement(opened())}\n"
-    assert json.loads(run("statement", "r.json", "--json")[1]) == dirdp.statement(opened()).entry
-    assert run("report", "r.json", "--full")[1] == f"{dirdp.report(opened(), full=True)}\n"
+    assert run("statement", "r.json")[1] == f"{dirdp.statement(open_release())}\n"
+    assert json.loads(run("statement", "r.json", "--json")[1]) == dirdp.statement(open_release()).entry
+    assert run("report", "r.json", "--full")[1] == f"{dirdp.report(open_release(), full=True)}\n"
 
 
 def test_errors_name_the_declaration_and_no_argument_of_python(alone, run, declare):

@@ -17,7 +17,7 @@ from pymc_dirdp.mechanisms import GeometricMechanism
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.privacy.people import Contribution
-from pymc_dirdp.releases.opened import Opened, opened
+from pymc_dirdp.releases.opened import LoadedRelease, open_release
 from tests.planned import planned_sample
 
 ANSWERS = np.array([[0, 1], [1, 1], [0, 0], [1, 1], [1, 1]])
@@ -33,7 +33,7 @@ def survey(**options):
 
 
 def output_of(release):
-    return opened(release).tables["p"]
+    return open_release(release).tables["p"]
 
 
 def dirichlet_multinomial(x, prior):
@@ -100,7 +100,7 @@ def test_blocks_of_several_rows_are_put_into_the_order_of_the_table():
     table = replace(released.part.table, prior=mechanism.prior, dims=None, coords={})
     part = replace(released.part, table=table, mechanism=mechanism, n_records=120, totals=(40, 40, 40))
     release = replace(released.stored.release, output={"p": NoisyTable({"noisy_counts": noisy})})
-    output = replace(released, part=part, stored=Opened(released.stored.plan, release)).observed_table
+    output = replace(released, part=part, stored=LoadedRelease(released.stored.plan, release)).observed_table
     assert [(rows.tolist(), total) for rows, total in output.blocks] == [([0, 3], 40), ([1, 4], 40), ([2, 5], 40)]
     assert rows_are_divided(output)
     posterior = posterior_of(output, Beliefs(row_prior=np.arange(1.0, 7.0).reshape(2, 3)))

@@ -15,7 +15,7 @@ from pymc_dirdp.inference.numbers import ImpossibleError
 from pymc_dirdp.mechanisms.joint import JointNoise
 from pymc_dirdp.mechanisms.outputs import BlockLikelihood
 from pymc_dirdp.numerics.balls import Ball
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import open_release
 
 
 def seen_by(noise, counts, seed):
@@ -283,11 +283,11 @@ def test_a_released_table_takes_it():
             shares = pm.Dirichlet(name, np.ones(cells))
             pm.Multinomial(f"{name}_counts", n=20, p=shares, observed=[20] + [0] * (cells - 1))
         release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="joint")
-    output = opened(release).release.output
+    output = open_release(release).release.output
     noisy = np.concatenate([output[name].values[0] for name in ("p", "q")])
     p = np.array([0.5, 0.3, 0.2])
     first, second = (np.array(tables_of(20, cells), dtype=float) for cells in (3, 4))
-    noise = opened(release).tables["p"].mechanism.shared_noise
+    noise = open_release(release).tables["p"].mechanism.shared_noise
     seen = noise.joint_likelihoods(noisy)
     chances = gammaln(21) + first @ np.log(p) - gammaln(first + 1).sum(axis=1)
     both = seen.log_likelihood([first[:, None], second]) - np.log(len(second))

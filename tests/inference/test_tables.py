@@ -13,7 +13,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.observed_table import Beliefs
 from pymc_dirdp.inference.tables import TablePosterior
 from pymc_dirdp.mechanisms.noise import Noise
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import open_release
 from tests.planned import planned_sample
 
 PRIOR, COUNTS = np.array([[1.0, 0.5], [2.0, 1.0]]), np.array([[2, 1], [1, 3]])
@@ -24,7 +24,7 @@ def released(**options):
         p = pm.Dirichlet("p", a=PRIOR)
         pm.Multinomial("x", n=COUNTS.sum(axis=1), p=p, observed=COUNTS)
         release = planned_sample(dirdp.ApproxDP(epsilon=2.0, delta=1e-3), **options)
-    return opened(release).tables["p"]
+    return open_release(release).tables["p"]
 
 
 def brute_force(output, most, row_prior):
@@ -96,7 +96,7 @@ def test_a_private_number_of_a_single_row():
         p = pm.Dirichlet("p", a=[1.0, 2.0, 0.5])
         pm.Multinomial("x", n=9, p=p, observed=[5, 3, 1])
         release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", adjacency="add-remove")
-    output = opened(release).tables["p"]
+    output = open_release(release).tables["p"]
     weights = np.arange(16.0) ** 2
     posterior = TablePosterior(output.observed_table, Beliefs(n_prior=weights))
     x = np.array([x for x in itertools.product(range(16), repeat=3) if sum(x) <= 15], dtype=float)

@@ -13,7 +13,7 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.privacy.people import Contribution
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import open_release
 from tests.planned import planned_sample
 
 GUARANTEE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -149,7 +149,7 @@ def test_report_file_and_verification_say_it(tmp_path, edited):
         assert dirdp.verify(per_patient)
         assert "every patient" in str(dirdp.report(per_patient, full=True))
         assert "the records of one patient are in the data" in str(dirdp.statement(per_patient))
-        assert opened(per_patient).plan.adjacency == "add-remove"
+        assert open_release(per_patient).plan.adjacency == "add-remove"
     for wrong in (7, ["patient"]):
         with pytest.raises(dirdp.errors.ReleaseError):
             dirdp.verify(edited(release, (("plan", "people", "counted"), wrong)))

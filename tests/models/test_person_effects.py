@@ -15,7 +15,7 @@ from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.person_effects import normal_rule
 from pymc_dirdp.releases.model_tables import counted, read_model
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import open_release
 
 PURE = dirdp.PureDP(epsilon=1.0)
 ANSWERS = np.array([[0, 1], [1, 1], [0, 0], [1, 1], [1, 0]])
@@ -30,7 +30,7 @@ def ledger():
 
 
 def part_of(private):
-    stored = opened(dirdp.releases.release_of(private))
+    stored = open_release(dirdp.releases.release_of(private))
     (part,) = stored.plan.parts
     return part, stored.release.output[part.table.name].values[0]
 

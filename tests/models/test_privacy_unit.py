@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pymc_dirdp.models.privacy_unit import Reading, Stated
+from pymc_dirdp.models.privacy_unit import PrivacyUnit, UnitOptions
 from pymc_dirdp.privacy.people import Contribution
 
 REPLACED, REMOVED = "replace-one", "add-remove"
@@ -14,7 +14,7 @@ ADDS = {"hair": Contribution(1), "answers": Contribution(1, ("each",)), "diary":
 
 def reading(stated, tables, groups, relation=REPLACED, others=False):
     shapes, adds = (tuple((name, of[name]) for name in tables) for of in (SHAPES, ADDS))
-    return Reading(replace(stated, adjacency=relation), shapes, adds, tuple(map(tuple, groups)), 9, others)
+    return PrivacyUnit(replace(stated, adjacency=relation), shapes, adds, tuple(map(tuple, groups)), 9, others)
 
 
 def said(*facts, **options):
@@ -34,7 +34,7 @@ def said(*facts, **options):
     ],
 )
 def test_how_many_records_a_person_holds_is_what_the_tables_say(tables, groups, holds, changed):
-    text = said(Stated(unit=("person",)), tables, groups)
+    text = said(UnitOptions(unit=("person",)), tables, groups)
     assert text.startswith(f"every person (dim 'person', 9 of them, as the publisher states, {holds}")
     assert f"Neighbours: {changed} replaced; how many of them there are is public, and so is" in text
 
@@ -49,12 +49,12 @@ def test_how_many_records_a_person_holds_is_what_the_tables_say(tables, groups, 
     ],
 )
 def test_a_unit_is_called_by_its_axes(unit, called):
-    assert said(Stated(unit=unit), ["hair"], [["hair"]]).startswith(called)
-    assert reading(Stated(unit=unit), ["hair"], [["hair"]], others=True).label.endswith(" | record")
+    assert said(UnitOptions(unit=unit), ["hair"], [["hair"]]).startswith(called)
+    assert reading(UnitOptions(unit=unit), ["hair"], [["hair"]], others=True).label.endswith(" | record")
 
 
 def test_a_bound_on_private_numbers_of_records_is_called_one():
-    text = said(Stated(unit=("person",), contribution=5), ["answers"], [["answers"]], REMOVED)
+    text = said(UnitOptions(unit=("person",), contribution=5), ["answers"], [["answers"]], REMOVED)
     assert "at most 5 records each" in text
     assert "all records of one person appear or disappear; how many of them there are is private" in text
 
@@ -64,21 +64,23 @@ def test_a_bound_on_private_numbers_of_records_is_called_one():
     [(REPLACED, "the number of records is public"), (REMOVED, "appear or disappear; the number is private")],
 )
 def test_several_records_of_anybody(relation, words):
-    assert words in reading(Stated(contribution=2), ["hair"], [["hair"]], relation).neighbours
-    assert said(Stated(contribution=2), ["hair"], [["hair"]]).startswith("every person, who holds at most 2 records")
+    assert words in reading(UnitOptions(contribution=2), ["hair"], [["hair"]], relation).neighbours
+    assert said(UnitOptions(contribution=2), ["hair"], [["hair"]]).startswith(
+        "every person, who holds at most 2 records"
+    )
     # One record of a person is a record.
-    assert said(Stated(contribution=1), ["hair"], [["hair"]]).startswith("every record")
-    assert reading(Stated(contribution=1), ["hair"], [["hair"]]).label == "record"
+    assert said(UnitOptions(contribution=1), ["hair"], [["hair"]]).startswith("every record")
+    assert reading(UnitOptions(contribution=1), ["hair"], [["hair"]]).label == "record"
 
 
 @pytest.mark.parametrize(
     ("stated", "text"),
     [
-        (Stated(), "single records"),
-        (Stated(contribution=1), "single records"),
-        (Stated(contribution=3), "contribution=3"),
-        (Stated(unit=("person",)), "unit='person'"),
-        (Stated(unit=("person", 1)), "unit=('person', 1)"),
+        (UnitOptions(), "single records"),
+        (UnitOptions(contribution=1), "single records"),
+        (UnitOptions(contribution=3), "contribution=3"),
+        (UnitOptions(unit=("person",)), "unit='person'"),
+        (UnitOptions(unit=("person", 1)), "unit=('person', 1)"),
     ],
 )
 def test_the_unit_as_the_user_writes_it(stated, text):

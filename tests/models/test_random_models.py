@@ -200,7 +200,7 @@ def worst(world, relation):
     for (first, second), fill_row in itertools.product(neighbours(world, relation), (0, 1e6)):
         # Others are nobody, or a group in the last category.
         pairs = [(a - np.minimum(a, b), b - np.minimum(a, b)) for a, b in zip(first, second, strict=True)]
-        if reading.sizes_are_public:
+        if reading.n_records_is_public:
             # What is public of the totals of rows is the same for both.
             for table, a, b in zip(found, first, second, strict=True):
                 private = set(range(a.ndim)) - set(reading.contribution(table.name).fixed_axes)

@@ -249,7 +249,7 @@ def worst(build, d, n, unit, relation, claimed=None):
         for (first, second), fill_row in itertools.product(itertools.permutations(sides, 2), (0, 1e6)):
             # Others are nobody, or a group in the last category. Under add-remove, what is gained is the person.
             common = [np.minimum(a, b) for a, b in zip(first, second, strict=True)]
-            if reading.sizes_are_public:
+            if reading.n_records_is_public:
                 # What is public of the totals of rows is the same for both.
                 for table, a, b in zip(every, first, second, strict=True):
                     private = set(range(a.ndim)) - set(reading.contribution(table.name).fixed_axes)

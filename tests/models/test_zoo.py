@@ -1350,7 +1350,7 @@ def test_what_one_person_adds(animal):
     assert blocks == animal.expected["blocks"]
     for table in every:
         if table.name in (animal.expected["n"] or {}):
-            assert found.sizes_are_public
+            assert found.n_records_is_public
             assert total_records(find_observations([table], model)) == animal.expected["n"][table.name]
 
 

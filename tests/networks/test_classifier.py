@@ -8,7 +8,7 @@ from scipy.stats import binom
 import pymc_dirdp as dirdp
 from pymc_dirdp.networks import classifier as module
 from pymc_dirdp.networks.classifier import _POWERS, _levels, _log_odds, _said, _weights
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import open_release
 from tests.networks.test_prediction import made
 
 GUARANTEE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -290,7 +290,7 @@ def test_where_noise_hides_all_the_whole_guarantee_is_for_the_frequencies_of_the
     assert abs(loss(found.predict_log_proba(test), test) + np.mean(alone[test["y"]])) < 0.002
     assert found.calibration is None
     assert found.powers.sel(power=0.0) == 1
-    assert opened(found.tables).plan.guarantee == guarantee
+    assert open_release(found.tables).plan.guarantee == guarantee
     assert dirdp.verify(found.tables)
     again = dirdp.Classifier(found.tables)
     np.testing.assert_array_equal(again.predict_log_proba(test), found.predict_log_proba(test))

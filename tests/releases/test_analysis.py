@@ -18,7 +18,7 @@ from scipy.stats import chi2, norm
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.registry import registered
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import open_release
 from pymc_dirdp.sampling.exact import urn_counts
 from tests.planned import planned_sample
 
@@ -161,7 +161,7 @@ def test_truths_lie_where_the_draws_say_and_not_where_a_naive_reading_says(kind,
         p = pm.Dirichlet("p", a=prior)
         pm.Multinomial("x", n=150, p=p, observed=[100, 30, 15, 5])
         release = dirdp.sample(dirdp.ApproxDP(epsilon=0.3, delta=1e-6), mechanism=kind)
-    mechanism = opened(release).tables["p"].mechanism
+    mechanism = open_release(release).tables["p"].mechanism
     shares, counts, naive = [], [], []
     for _ in range(250):
         truth = rng.dirichlet(prior)
@@ -344,8 +344,8 @@ def test_tables_with_joint_noises_of_their_own_are_drawn_independently():
         pm.Categorical("y", p=q, observed=1 - answers)
         options = {"contribution": 1, "disjoint": [["p"], ["q"]]}
         release = planned_sample(dirdp.PureDP(epsilon=1.0), mechanism="joint", random_seed=1, **options)
-    assert len(opened(release).tables) == 2
-    assert all(seen.mechanism.shared_noise is None for seen in opened(release).tables.values())
+    assert len(open_release(release).tables) == 2
+    assert all(seen.mechanism.shared_noise is None for seen in open_release(release).tables.values())
     counts = dirdp.analyse(release, 2000, chains=1, random_seed=1)["latent_counts"]
     published = {name: release[f"mechanism/{name}"]["noisy_counts"].values for name in "pq"}
     sizes = [np.abs(counts[name].values[0] - published[name]).sum(axis=(1, 2)) for name in "pq"]

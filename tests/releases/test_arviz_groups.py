@@ -15,7 +15,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import SeededReleaseWarning
 from pymc_dirdp.releases import arviz_groups
 from pymc_dirdp.releases.arviz_groups import log_dirichlet
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import open_release
 from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -111,7 +111,7 @@ def test_likelihoods_of_a_few_records_are_sums_over_all_tables():
     tables = np.array([x for x in itertools.product(range(6), repeat=3) if sum(x) == 5])
     for release in releases:
         found = dirdp.analyse(release, 10, chains=1, random_seed=1)
-        stored = opened(release).tables["p"]
+        stored = open_release(release).tables["p"]
         given = np.array([float(stored.mechanism.log_likelihood(stored.published[0], x)) for x in tables])
         for shares, said in zip(found.posterior["p"].values[0], found.log_likelihood["p"].values[0], strict=True):
             right = np.log(np.sum(np.exp(multinomial(5, shares).logpmf(tables) + given)))
@@ -126,7 +126,7 @@ def test_rows_add_up_to_the_likelihood_of_the_table(rows, analysis):
 
 def test_replicates_vary_as_the_sample_and_the_noise(rows, analysis):
     made, shares = analysis["posterior_predictive"]["p"], analysis.posterior["p"]
-    noise = opened(rows).tables["p"].mechanism.noise_sd
+    noise = open_release(rows).tables["p"].mechanism.noise_sd
     expected = 50 * shares
     variance = float((50 * shares * (1 - shares)).mean()) + noise**2
     off = made - expected
@@ -301,4 +301,4 @@ def test_noise_that_tables_share_is_replicated_together():
     found = dirdp.analyse(release, 50, random_seed=1)
     for name in ("p", "q"):
         assert found.posterior_predictive[name].dims[2:] == found.observed_data[name].dims
-    assert opened(release).plan.together
+    assert open_release(release).plan.together

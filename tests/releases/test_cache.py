@@ -145,7 +145,7 @@ def test_what_a_release_has_computed_counts():
         p = pm.Dirichlet("p", a=np.ones((cells, 4)))
         pm.Multinomial("x", n=np.full(cells, 4), p=p, observed=np.ones((cells, 4), int))
         release = dirdp.sample(APPROX, mechanism="geometric", contribution=1)
-    stored = opening.opened(release)
+    stored = opening.open_release(release)
     before = bytes_of(stored)
     assert before >= len(stored.release.text)
     assert "draws" not in vars(stored)

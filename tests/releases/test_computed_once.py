@@ -108,7 +108,7 @@ def test_bins_that_a_cached_release_holds_are_nobodys(tmp_path):
     bins = chosen()
     model = by_age(bins)
     release = planned_sample(APPROX, model, after=bins)
-    assert opening.opened(release).plan.after == (bins,)
+    assert opening.open_release(release).plan.after == (bins,)
     # The user's own are looked for as before.
     assert [own for own in Bins.unpaid() if own == bins] == [bins]
     assert any(own is bins for own in Bins.unpaid())
@@ -119,7 +119,7 @@ def test_bins_that_a_cached_release_holds_are_nobodys(tmp_path):
     dirdp.save(release, tmp_path / "r.json")
     opening._OPENED.clear()
     loaded = dirdp.load(tmp_path / "r.json")
-    assert opening.opened(loaded).plan.after == (bins,)
+    assert opening.open_release(loaded).plan.after == (bins,)
     assert all(own is bins for own in Bins.unpaid() if own == bins)
     with pytest.raises(ArgumentError, match="nothing covers"):
         dirdp.plan(APPROX, model)
@@ -140,7 +140,7 @@ def test_bins_of_a_file_belong_to_who_reads_it(tmp_path):
     gc.collect()
     mine = dirdp.load(tmp_path / "bins.json")
     assert mine.labels == labels
-    assert opening.opened(release).plan.after == (mine,)
+    assert opening.open_release(release).plan.after == (mine,)
     with pytest.raises(ArgumentError, match="nothing covers"):
         dirdp.plan(APPROX, model)
     assert dirdp.plan(APPROX, model, after=mine)

@@ -13,7 +13,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.releases import opened as opening
 from pymc_dirdp.releases.cache import Cache
 from pymc_dirdp.releases.deferred import Deferred, is_untouched
-from pymc_dirdp.releases.opened import from_text, opened, text_of
+from pymc_dirdp.releases.opened import from_text, open_release, text_of
 from pymc_dirdp.releases.view import view
 from tests.planned import planned_sample
 
@@ -79,7 +79,7 @@ def test_who_looks_finds_what_follows_from_the_text(release, calls, tmp_path, lo
     np.testing.assert_array_equal(release["posterior"]["p"].values[0], right)
     assert dirdp.verify(release)
     # Drawn once for all trees of the release.
-    np.testing.assert_array_equal(view(opened(release))["posterior"]["p"].values[0], right)
+    np.testing.assert_array_equal(view(open_release(release))["posterior"]["p"].values[0], right)
     assert calls == [1]
 
 
@@ -116,28 +116,28 @@ def test_an_edit_in_place_stays_and_is_found(release, calls, tmp_path):
 
 
 def test_two_trees_of_a_release_share_no_array(release):
-    first, second = view(opened(release)), view(opened(release))
+    first, second = view(open_release(release)), view(open_release(release))
     for node in first.subtree:
         for name, own in node.to_dataset().data_vars.items():
             if own.dtype.kind != "f" or node.path == "/release":
                 continue
             other = second[node.path].to_dataset()[name]
             assert not np.shares_memory(own.values, other.values), (node.path, name)
-    assert not np.shares_memory(first["posterior"]["p"].values, opened(release).draws["p"])
+    assert not np.shares_memory(first["posterior"]["p"].values, open_release(release).draws["p"])
     first["posterior"]["p"].values[:] = 0
     assert dirdp.verify(second)
-    assert dirdp.verify(view(opened(release)))
+    assert dirdp.verify(view(open_release(release)))
 
 
 def test_an_edit_in_place_of_a_noisy_count_changes_no_inference(release):
     """It did, in all trees of the release: they shared the array with what had been opened."""
     before, noisy = str(dirdp.estimate(release)), release["mechanism/p"]["noisy_counts"]
-    published = opened(release).tables["p"].published.copy()
+    published = open_release(release).tables["p"].published.copy()
     noisy.values[:] = [0, 0, 60]
     assert not dirdp.verify(release)
-    np.testing.assert_array_equal(opened(release).tables["p"].published, published)
+    np.testing.assert_array_equal(open_release(release).tables["p"].published, published)
     assert str(dirdp.estimate(release)) == before
-    assert dirdp.verify(view(opened(release)))
+    assert dirdp.verify(view(open_release(release)))
 
 
 def test_the_shares_of_another_release_are_not_taken_for_its_own(release, calls):

@@ -12,7 +12,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.planning.expected_kl import a_priori_kl
 from pymc_dirdp.releases.expected_errors import ExpectedErrors, expected_errors
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import open_release
 from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -59,7 +59,7 @@ CASES = {
 def test_the_group_utility_says_what_is_expected(case):
     model, options, known = CASES[case]
     release = planned_sample(APPROX, model(), **options)
-    stored, utility = opened(release), release["utility"].to_dataset()
+    stored, utility = open_release(release), release["utility"].to_dataset()
     assert set(stored.errors) == set(utility["table"].values.tolist()) == set(stored.tables)
     assert set(utility.data_vars) == set(asdict(ExpectedErrors()))
     for name, errors in stored.errors.items():

@@ -19,7 +19,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.likelihood import ReleaseLogp
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import open_release
 from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-4)
@@ -39,7 +39,7 @@ def only(release, prior, n_prior, row_prior):
     """The output of the only table, and the beliefs about it."""
     found = inferences(release, prior, n_prior, row_prior, same_records=False)
     ((name, seen),) = found.tables.items()
-    return SimpleNamespace(seen=seen, drawn=opened(release).tables[name], beliefs=found.beliefs[name])
+    return SimpleNamespace(seen=seen, drawn=open_release(release).tables[name], beliefs=found.beliefs[name])
 
 
 def released(counts=(7, 4, 1), guarantee=APPROX, **options):

@@ -16,7 +16,7 @@ from scipy.special import expit, logsumexp, softmax
 from scipy.stats import binom
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import open_release
 
 PURE, DRAWS = dirdp.PureDP(epsilon=1.0), 3000
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
@@ -210,7 +210,7 @@ def fixed(kind, **values):
     """Draws of the noisy table at these parameters, and the parts of the plan."""
     make, said = KINDS[kind]
     private = dirdp.private_model(PURE, make(), random_seed=1, **said)
-    parts = opened(dirdp.releases.release_of(private)).plan.parts
+    parts = open_release(dirdp.releases.release_of(private)).plan.parts
     (rv,) = private.observed_RVs
     return pm.draw(pm.do(private, values)[rv.name], DRAWS, random_seed=1), parts
 

@@ -13,7 +13,7 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.mechanisms.registry import Dirichlet
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import open_release
 from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -215,7 +215,7 @@ def test_nothing_that_is_returned_is_what_is_cached(mechanism):
         variable.values for tree in trees for node in tree.subtree for variable in node.to_dataset().variables.values()
     ]
     returned += arrays_in(estimates.tables, set())
-    cached = arrays_in(opened(release), set())
+    cached = arrays_in(open_release(release), set())
     assert len(cached) > 5
     assert len(returned) > 20
     assert not any(np.shares_memory(one, other) for one in returned for other in cached)

@@ -13,7 +13,7 @@ from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning
 from pymc_dirdp.mechanisms.registry import MEASURES, Marginals
 from pymc_dirdp.releases import predicting
 from pymc_dirdp.releases import release as release_module
-from pymc_dirdp.releases.predicting import _shares, axes_of, fit_errors, judge_of, simulated_network
+from pymc_dirdp.releases.predicting import _shares, axes_of, expected_fit_errors, prediction_loss_of, simulated_network
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
 AUTO = {"mechanism": "auto", "objective": "prediction"}
@@ -120,7 +120,7 @@ def test_prediction_is_how_auto_compares(model, mechanism):
 def test_the_comparison_that_is_stated_is_the_one_that_decided(model, plan):
     """Each candidate is planned by its name, and judged again: the same errors, and the least was taken."""
     axes = {part.table.name: axes_of(part.table) for part in plan.parts}
-    judge = judge_of(axes, {part.table.name: part.table.prior for part in plan.parts}, 400, public=True)
+    judge = prediction_loss_of(axes, {part.table.name: part.table.prior for part in plan.parts}, 400, public=True)
 
     def judged(mechanism, **options):
         chosen = dirdp.plan(TARGET, model, mechanism=mechanism, **options)
@@ -222,7 +222,7 @@ def fit_planned(epsilon, **options):
 
 
 def errors_in(plan, n_records=RECORDS):
-    return fit_errors([replace(part, n_records=n_records) for part in plan.parts], public=True)
+    return expected_fit_errors([replace(part, n_records=n_records) for part in plan.parts], public=True)
 
 
 def test_less_noise_and_more_records_have_smaller_errors():
@@ -276,6 +276,6 @@ def test_nothing_is_said_of_large_networks_no_records_and_a_private_number(monke
     private = dirdp.sample(fit_planned(1.0, adjacency="add-remove")[1], model)
     assert "(the fit)" not in str(dirdp.report(private, full=True))
     assert "(the fit)" in str(dirdp.report(fit_planned(1.0, adjacency="add-remove", n_records=RECORDS)[1], full=True))
-    monkeypatch.setitem(predicting.fit_errors.__kwdefaults__, "most_cells", 5)
+    monkeypatch.setitem(predicting.expected_fit_errors.__kwdefaults__, "most_cells", 5)
     assert errors_in(plan) == {}
     assert "(the fit)" not in str(dirdp.report(dirdp.sample(plan, model), full=True))

@@ -34,7 +34,7 @@ from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.without_data import check_nothing_left
 from pymc_dirdp.releases import noisy_tables
 from pymc_dirdp.releases.model_tables import read_model
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import open_release
 from tests.releases import any_models
 from tests.releases.any_models import ACCEPTED, REFUSED
 
@@ -63,7 +63,7 @@ def term_at(private, **values):
 
 
 def part_of(private):
-    stored = opened(dirdp.releases.release_of(private))
+    stored = open_release(dirdp.releases.release_of(private))
     (part,) = stored.plan.parts
     return part, stored.release.output[part.table.name].values[0]
 
@@ -269,7 +269,7 @@ def test_joint_noise_against_all_tables(guarantee, most, outcomes, tmp_path):
     """Noise that three tables share: the sum over the counts of all of them, which no product over tables is."""
     private = dirdp.private_model(guarantee, items(5, outcomes), mechanism="joint", contribution=most)
     release = dirdp.releases.release_of(private)
-    stored = opened(release)
+    stored = open_release(release)
     (parts,) = stored.plan.together
     noisy = [stored.release.output[part.table.name].values[0] for part in parts]
     ability = 0.3
@@ -390,7 +390,10 @@ def test_a_model_that_is_accepted(name):
     own = compiled_plainly([private.rvs_to_values[rv] for rv in free], private.replace_rvs_by_values(free))
     here = own(*[nearby[private.rvs_to_values[rv].name] for rv in free])
     step = [1e-5 * np.abs(value) * rng.normal(size=np.shape(value)) for value in here]
-    found, stored = read_model(model, ModelOptions(**ACCEPTED[name][1])), opened(dirdp.releases.release_of(private))
+    found, stored = (
+        read_model(model, ModelOptions(**ACCEPTED[name][1])),
+        open_release(dirdp.releases.release_of(private)),
+    )
 
     def by_hand(side):
         point = {rv.name: value + side * one for rv, value, one in zip(free, here, step, strict=True)}

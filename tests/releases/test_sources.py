@@ -16,7 +16,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.observed_table import pooled
 from pymc_dirdp.privacy.people import Contribution
-from pymc_dirdp.releases.opened import opened, text_of
+from pymc_dirdp.releases.opened import open_release, text_of
 from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-4)
@@ -38,7 +38,7 @@ def brute_force(releases, most, public):
     logs = gammaln(n + 1) + gammaln(a) - gammaln(n + a) - (0 if public else np.log(most + 1))
     logs += np.sum(gammaln(x + PRIOR) - gammaln(x + 1) - gammaln(PRIOR), axis=1)
     for release in releases:
-        one = opened(release).tables["p"]
+        one = open_release(release).tables["p"]
         logs += sum(one.mechanism.log_likelihood(y, x, steps=one.steps) for y in one.published)
     return x, np.exp(logs - logsumexp(logs)), logsumexp(logs)
 

@@ -18,7 +18,7 @@ from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import convert
 from pymc_dirdp.privacy.odds import Odds, chance
 from pymc_dirdp.releases.facts import deployment_of, lines_of
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import open_release
 from tests.planned import planned_sample
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -294,7 +294,7 @@ def test_how_likely_the_counts_themselves_are_is_that_of_the_noise(epsilon, adja
     found = dirdp.statement(release).paragraph
     assert "100 %" not in found
     assert "they are not the counts" not in found
-    mechanism = opened(release).tables["p"].mechanism
+    mechanism = open_release(release).tables["p"].mechanism
     counts, times = np.array([10, 20, 30]), 20_000
     same = np.mean((mechanism.releases(counts, times, random_seed=3) == counts).all(axis=-1))
     stated = np.exp(mechanism.log_no_noise)
@@ -357,7 +357,7 @@ def test_all_that_is_printed_of_a_ledger_is_a_selection_of_one_list():
 
 
 def test_the_paragraph_the_lines_and_the_entry_of_a_release_have_one_source():
-    release = opened(dirdp.sample(dirdp.ZeroCDP(rho=0.05), survey(), mechanism="gaussian"))
+    release = open_release(dirdp.sample(dirdp.ZeroCDP(rho=0.05), survey(), mechanism="gaussian"))
     stated = deployment_of(release)
     assert deployment_of(release) is stated
     delta = 1e-6

@@ -8,7 +8,7 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ReleaseError
-from pymc_dirdp.releases.opened import opened, text_of
+from pymc_dirdp.releases.opened import open_release, text_of
 from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -175,7 +175,7 @@ def test_every_edit_of_the_view_is_found_and_nothing_is_read_of_it(releases, kin
         assert found.recomputed is None
         if number % 10 == 0:
             assert text_of(tree) == text_of(release)
-            assert opened(tree) is opened(release)
+            assert open_release(tree) is open_release(release)
     for change in (
         lambda tree: tree.update({"observed_data": xr.DataTree(xr.Dataset({"z": 5}))}),
         lambda tree: tree["privacy"].update({"more": xr.DataTree(xr.Dataset({"z": 5}))}),

@@ -14,7 +14,7 @@ from pymc_dirdp.accounting.entries import next_row
 from pymc_dirdp.errors import ArgumentError, LedgerError, ReleaseError
 from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.interop import as_mechanism
-from pymc_dirdp.releases.opened import from_text, opened
+from pymc_dirdp.releases.opened import from_text, open_release
 from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.verification import Check, Verification, verify
 from pymc_dirdp.releases.wording import believed
@@ -113,7 +113,7 @@ def test_a_text_with_halves_of_characters_is_no_release():
 def test_what_would_follow_instead_is_near_the_least(releases, edited):
     release = edited(releases["approx"], (R, 1.0))
     found = verify(release)
-    p, rate = opened(release).tables.values()
+    p, rate = open_release(release).tables.values()
     curves = dirdp.mechanisms.DirichletMechanism(p.mechanism.alpha, 1.0)
     # Independent oracle: the loss of both is at least that of one, and at most the sum of their parts.
     assert curves.epsilon(1e-6) <= found.recomputed.epsilon
@@ -163,7 +163,7 @@ def test_draws_from_noisy_counts_are_as_many_as_one_likes(releases, edited):
     """The guarantee is about the noisy counts."""
     release = edited(releases["zero"], (("plan", "released_draws"), 7))
     assert verify(release)
-    assert opened(release).draws["p"].shape[0] == 7
+    assert open_release(release).draws["p"].shape[0] == 7
 
 
 def test_no_sign_of_a_file_reaches_a_terminal(releases, edited):
@@ -254,7 +254,7 @@ def test_what_no_file_can_show_is_said_in_the_same_words_everywhere():
         pm.Binomial("y", n=50, p=pm.Beta("q", 1, 1), observed=20)
     options = {"contribution": 1, "public": ["x"], "disjoint": [["x"], ["y"]], "min_count": 2}
     release = planned_sample(TARGET, model, **options)
-    sentences = believed(opened(release).plan, released=True)
+    sentences = believed(open_release(release).plan, released=True)
     assert len(sentences) == 9
     texts = [dirdp.report(release, full=True), dirdp.statement(release), verify(release).full]
     for text in (" ".join(str(one).lower().split()) for one in texts):

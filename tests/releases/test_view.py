@@ -16,7 +16,7 @@ from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.mechanisms.registry import registered
 from pymc_dirdp.releases.draws import shares_given
-from pymc_dirdp.releases.opened import opened
+from pymc_dirdp.releases.opened import open_release
 from tests.planned import planned_sample
 
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
@@ -135,7 +135,7 @@ def test_a_seeded_release_is_drawn_again_and_marked():
 def test_private_numbers_of_records_are_stated_and_follow_from_the_noisy_counts():
     release = geometric(row([12, 10, 8]), 5, **PRIVATE)
     group = release["mechanism/p"]
-    possible = opened(release).tables["p"].mechanism.possible_records(group["noisy_counts"].values)
+    possible = open_release(release).tables["p"].mechanism.possible_records(group["noisy_counts"].values)
     assert (group.attrs["least_records"], group.attrs["most_records"]) == (possible[0], possible[-1])
     assert f"{possible[0]} to {possible[-1]} records" in " ".join(str(dirdp.report(release, full=True)).split())
     assert f"{possible[0]} to {possible[-1]} records" in dirdp.analyse(release, 5, chains=1).attrs["conditional_on"]
@@ -235,7 +235,7 @@ def test_intervals_of_the_release_hold_the_truth_as_often_as_they_say_and_those_
         truth = rng.dirichlet(prior)
         model = row(rng.multinomial(100, truth), 0.5)
         release = planned_sample(dirdp.PureDP(epsilon=0.1), model, mechanism="geometric", released_draws=400, **options)
-        noisy, mechanism = release["mechanism/p"]["noisy_counts"].values, opened(release).tables["p"].mechanism
+        noisy, mechanism = release["mechanism/p"]["noisy_counts"].values, open_release(release).tables["p"].mechanism
         drawn = {
             "exact": release["posterior"]["p"].values[0],
             "treated as the data": mechanism.sample_from(noisy, draws=400, random_seed=rng),

@@ -15,7 +15,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits import Transcript
 from pymc_dirdp.errors import ReleaseError, UnattainableError
-from pymc_dirdp.releases.opened import from_text, opened, text_of
+from pymc_dirdp.releases.opened import from_text, open_release, text_of
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.view import view
@@ -68,7 +68,7 @@ def changed(facts, path, how, value):
 def texts(releases):
     """Eleven kinds of text."""
     rng = np.random.default_rng(5)
-    found = {kind: opened(release).release for kind, release in releases.items()}
+    found = {kind: open_release(release).release for kind, release in releases.items()}
     found["plan"] = dirdp.plan(APPROX, two_tables(), contribution=1, mechanism="auto", disjoint=[["p"], ["rate"]])
     ages = {"age": rng.integers(18, 90, 2000)}
     found["bins"] = dirdp.choose_bins(
@@ -83,9 +83,9 @@ def texts(releases):
     found["bandit"] = bandit.transcript()
     after = dirdp.naive_bayes(columns, "a", categories={"a": ["x", "y"], "b": ["x", "y", "z"]})
     chosen = planned_sample(dirdp.PureDP(epsilon=5.0), after, mechanism="geometric", after=found["structure"])
-    found["after a choice"] = opened(chosen).release
+    found["after a choice"] = open_release(chosen).release
     survey = dirdp.sample(dirdp.PureDP(epsilon=1.0), three_questions(), unit="person", mechanism="joint")
-    found["joint"] = opened(survey).release
+    found["joint"] = open_release(survey).release
     assert set(found) == set(TEXTS)
     return found
 
