@@ -123,7 +123,7 @@ def test_a_text_is_opened_without_computing_a_posterior(bandit, tmp_path, monkey
     def computed(*_):
         raise AssertionError("computed")
 
-    monkeypatch.setattr(runs_of_bandits, "believed", computed)
+    monkeypatch.setattr(runs_of_bandits, "infer_shares", computed)
     found = dirdp.load(tmp_path / "run.json")
     assert found.released.identical(bandit.released)
     assert str(dirdp.report(found, full=True)) == str(dirdp.report(bandit, full=True))
