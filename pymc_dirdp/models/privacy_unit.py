@@ -237,7 +237,7 @@ class PrivacyUnit:
 
     Attributes
     ----------
-    stated : Stated
+    stated : UnitOptions
         What the user said.
     shapes : tuple of (str, tuple of int)
         The name and the shape of each table.

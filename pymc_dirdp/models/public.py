@@ -32,7 +32,7 @@ def check_public(
     ----------
     observations : sequence of Observation
     model : pymc.Model
-    stated : Stated
+    stated : UnitOptions
     numbered : iterable of str
         The variables of the same people whose numbers of records differ: `public` may name all of them.
 

@@ -36,7 +36,7 @@ def lines_of(stored: LoadedRelease, failures: Sequence[tuple[str, str]]) -> Fact
 
     Parameters
     ----------
-    stored : Opened
+    stored : LoadedRelease
     failures : sequence of (str, str)
         The checks that failed, see :attr:`Verification.failures`. Where there are any, no guarantee is stated.
     """

@@ -102,7 +102,7 @@ class Inferences:
         Of all tables.
     classes : str or None
         The table of classes, if all tables are taken together.
-    origins : list of Opened or MechanismOutput
+    origins : list of LoadedRelease or MechanismOutput
         The releases, or the outputs of mechanisms.
     """
 

@@ -54,7 +54,7 @@ class ReleasedTable:
     Attributes
     ----------
     part : PlannedTable
-    stored : Opened
+    stored : LoadedRelease
         The release, or the plan.
     """
 

@@ -57,7 +57,7 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
     columns : tuple of (str, tuple)
         The name of each column and its categories.
     mechanism : PairsMechanism
-    stated : Stated
+    stated : UnitOptions
         What the user said of people.
     n_records : int or None
         Their number where it is public; otherwise the size to plan for, if somebody has said one.

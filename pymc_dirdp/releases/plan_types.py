@@ -115,7 +115,7 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         The guarantee of the whole release, all tables and draws together.
     parts : tuple of PlannedTable
         The tables that are released, in the model's order.
-    stated : Stated
+    stated : UnitOptions
         What the user said of people.
     groups : tuple of tuple of str
         The names of tables that one person's records may feed together. There is one group without `disjoint`.
