@@ -14,7 +14,7 @@ from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.noisy_counts import frequencies, postprocessed
 from pymc_dirdp.numerics.quadrature import _beta_binomial
-from pymc_dirdp.numerics.roots import last_safe, log_excess
+from pymc_dirdp.numerics.roots import last_safe, log_ratio_to_budget
 from pymc_dirdp.papers import p1_theorem_1_concentration
 
 # P1's proof uses log(x - 1/2) < psi(x) and then drops (alpha - 1/2) / p, which must not be negative (ERRATA P1.1).
@@ -247,7 +247,7 @@ def p1_laplace_scale(*, order: float, epsilon: float, tables: int = 1, sensitivi
     part = positive(epsilon=epsilon) / integer(1, tables=tables)
 
     def excess(scale: float) -> float:
-        return log_excess(p1_laplace_renyi(order=order, scale=scale, sensitivity=sensitivity), part)
+        return log_ratio_to_budget(p1_laplace_renyi(order=order, scale=scale, sensitivity=sensitivity), part)
 
     # The loss is at most sensitivity / scale, and it falls as the scale grows.
     return last_safe(excess, start=positive(sensitivity=sensitivity) / part, factor=0.5)

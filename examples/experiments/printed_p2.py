@@ -9,7 +9,7 @@ from scipy.special import polygamma
 
 from pymc_dirdp.checks import integer, open_unit_interval, positive, positive_array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.numerics.roots import last_safe, log_excess
+from pymc_dirdp.numerics.roots import last_safe, log_ratio_to_budget
 from pymc_dirdp.papers import p2_theorem_1
 from pymc_dirdp.privacy.guarantees import ApproxDP, TruncatedCDP
 
@@ -79,7 +79,7 @@ def p2_theorem_1_prior(
     sensitivities = {"r": r, "delta_2_squared": delta_2_squared, "delta_inf": delta_inf}
     scale = positive(r=r) ** 2 * positive(delta_2_squared=delta_2_squared) / 2
     positive(delta_inf=delta_inf)
-    above = last_safe(lambda x: log_excess(scale * float(polygamma(1, x)), rho), factor=0.5)
+    above = last_safe(lambda x: log_ratio_to_budget(scale * float(polygamma(1, x)), rho), factor=0.5)
     alpha = gamma + above
     # The sum is rounded, and near gamma the theorem looks at what is left of it.
     while alpha <= gamma or p2_theorem_1(gamma=gamma, alpha_min=alpha, **sensitivities).rho > rho:

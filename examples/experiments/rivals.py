@@ -21,7 +21,7 @@ papers = dirdp.papers
 # The prior of everything that is not printed, and the order that P1 takes.
 ORDER, DELTA = 5.0, 1e-5
 # Cells of simulated releases that are estimated together.
-MOST_CELLS = 5_000
+MAX_CELLS = 5_000
 ORDERS = (2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 400, 800, 1600, 3200, 6400)
 
 
@@ -86,7 +86,7 @@ def estimated(scale):
     def publish(counts, rng, times):
         prior = np.ones(counts.shape if len(counts) > 1 else counts.shape[1])
         mechanism = dirdp.mechanisms.GeometricMechanism(prior, scale)
-        together = max(1, MOST_CELLS // counts.size)
+        together = max(1, MAX_CELLS // counts.size)
         found = [
             estimated_shares(mechanism, prior, counts, public=True, rng=rng, times=min(together, times - done))
             for done in range(0, times, together)

@@ -146,7 +146,7 @@ def _neighbours(
         return x, y
     known_mechanism = known_mechanism or Mechanism.of(claim)
     if known_mechanism is not None:
-        return known_mechanism.worst_pair()
+        return known_mechanism.worst_neighbours()
     raise ArgumentError(
         "Pass pair=(x, y), two neighbouring data sets: an audit compares the outputs of a black box on these two. If "
         "the box should be a mechanism of this library, pass claim=mechanism, whose worst pair is then taken."

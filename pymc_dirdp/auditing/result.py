@@ -125,7 +125,7 @@ def check_curve(
     'consistent'
     """
     mechanism = Mechanism.required(mechanism)
-    x, y = mechanism.worst_pair() if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
+    x, y = mechanism.worst_neighbours() if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
     distributions = mechanism.output_distributions(x, y)
     points = []
     if claim is not None:
@@ -331,7 +331,7 @@ def chance_to_refute(
     0.99...
     """
     size, doubt = integer(100, n=n), 1 - open_unit_interval(prob=prob)
-    x, y = mechanism.worst_pair() if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
+    x, y = mechanism.worst_neighbours() if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
     all_measures = measures(mechanism, claim, 1e-5)
     trials, level = parts(size, likelihood=True).counted, doubt / len(all_measures)
     events = _events(mechanism.output_distributions(x, y), trials)

@@ -22,7 +22,7 @@ from pymc_dirdp.checks import integer, positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.geometric import Geometric, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.noise import round_scale_up
-from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
+from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget, round_up
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.curves import LossCurves, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -146,9 +146,9 @@ def _least_noise[Noise: PrivacyCurves](guarantee: Guarantee, noise: Callable[[fl
     guarantee = Guarantee.checked(guarantee=guarantee)
 
     def excess(inverse: float) -> float:
-        return log_excess(*noise(1 / inverse).loss(guarantee))
+        return log_ratio_to_budget(*noise(1 / inverse).loss(guarantee))
 
-    return noise(1 / largest_safe(excess, least=2.0**-900, most=2.0**900))
+    return noise(1 / largest_satisfying(excess, least=2.0**-900, most=2.0**900))
 
 
 # The sum of a batch of rewards with noise on it: one number, and what it says of the mean reward.

@@ -1,7 +1,7 @@
 """Tables of logits as sums of effects, one for each subset of the axes, and the scales of effects.
 
-Scales are learned from how large the effects are and how many of them the measurements tell; and of effects by which a
-variable depends on its parents it is said how probable they are at all.
+The scales are estimated from the sizes of the effects and the effective number of parameters. The probability that a
+variable depends on its parents at all is estimated from Bayes factors.
 """
 
 from typing import final
@@ -16,7 +16,7 @@ from pymc_dirdp.arrays import Array
 
 @final
 class Effects:
-    """Orthogonal coordinates of a table, grouped by the axes on which the effect that they describe depends.
+    """Orthogonal coordinates of a table, grouped by the set of axes that their effect depends on.
 
     A coordinate is a multiple of a product of one function along each axis: a constant one, or one of the `n - 1`
     cosines of the discrete cosine transform, which are orthonormal contrasts of the `n` values. A coordinate that takes
@@ -33,12 +33,12 @@ class Effects:
     ----------
     shape : tuple of int
     groups : array of int, shape `shape`
-        For each coordinate the number of its group: the coordinates of one effect, or of all effects of more than 3
-        axes. Group 0 is the constant.
+        The number of the group of each coordinate. A group is one effect, or all effects of more than 3 axes. Group 0
+        is the constant.
     orders : array of int, shape (groups,)
-        How many axes the effects of each group depend on; the number of axes of the table for those of more than 3.
+        The number of axes that the effects of each group depend on; for more than 3 it is that of the table.
     of_several : array of bool, shape (groups,)
-        Whether they depend on the last axis and others, so that shares along it depend on these.
+        Whether the effects depend on the last axis and on others, so that shares along it depend on these.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Effects:
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
         self._axes = tuple(range(-len(shape), 0))
-        # The transform's constant functions have the length 1, and ours are 1 for each value.
+        # The constant functions of the transform have norm 1; here they are 1 for each value.
         self._lengths = np.ones(shape)
         subsets = np.zeros(shape, dtype=np.int64)
         orders = np.zeros(shape, dtype=np.int64)
@@ -68,15 +68,15 @@ class Effects:
         _, first, groups = np.unique(subsets, return_index=True, return_inverse=True)
         self.groups = groups.reshape(shape)
         self.orders = orders.ravel()[first]
-        # The last axis has the highest place.
+        # The last axis has the highest bit.
         self.of_several = (self.orders > 1) & (subsets.ravel()[first] >= 2 ** (len(shape) - 1))
 
     def logits(self, coordinates: Array) -> Array:
-        """The table with these coordinates. There may be axes before those of the table."""
+        """The table with these coordinates; leading axes are allowed."""
         return np.asarray(scipy.fft.idctn(self._lengths * coordinates, axes=self._axes, norm="ortho"))
 
     def transposed(self, slopes: Array) -> Array:
-        """The slope in each coordinate, from the slope in each logit."""
+        """The gradient in the coordinates, from the gradient in the logits."""
         return np.asarray(self._lengths * scipy.fft.dctn(slopes, axes=self._axes, norm="ortho"))
 
     def coordinates(self, logits: Array) -> Array:
@@ -89,7 +89,7 @@ class Effects:
 
 
 SCALES = np.array([0.0, 2.0, 0.5, 0.2, 0.1])
-"""The scale of an effect of no, one, two, three, and more variables before anything is known."""
+"""The prior scale of an effect of 0, 1, 2, 3, and more variables."""
 
 
 @final
@@ -99,7 +99,7 @@ class Shrinkage:
     Parameters
     ----------
     orders : dict of str to array of int, shape (groups,)
-        By name of the table, the number of variables that the effects of each group depend on; 0 for a constant.
+        The number of variables that the effects of each group depend on, by name of the table; 0 for a constant.
 
     Attributes
     ----------
@@ -108,10 +108,11 @@ class Shrinkage:
 
     Notes
     -----
-    Let `s` be the sum of squares of a group's coordinates at the mode, `k` the number of them that the measurements
-    tell, and `t0` the common scale of its order. The new scale is the root of `(s + w t0**2) / (k + w)`: MacKay's fixed
-    point for the marginal likelihood, with a prior that is worth `w = 10` coordinates. The common scale is that of all
-    groups of its order together, around 2, 0.5, 0.2 and 0.1 for the orders 1, 2, 3 and above.
+    Let `s` be the sum of squares of a group's coordinates at the mode, `k` the effective number of these that the
+    measurements determine, and `t0` the common scale of its order. The new scale is the square root of
+    `(s + w t0**2) / (k + w)`. This is MacKay's fixed point for the marginal likelihood, with a prior equivalent to
+    `w = 10` coordinates. The common scale is that of all groups of the order together, shrunk to 2, 0.5, 0.2 and 0.1
+    for the orders 1, 2, 3 and above.
 
     Examples
     --------
@@ -125,52 +126,52 @@ class Shrinkage:
         self.scales: dict[str, Array] = {name: SCALES[order] for name, order in self._orders.items()}
 
     def update(self, squares: dict[str, Array], known: dict[str, Array]) -> bool:
-        """Learn from the modes at the present scales; whether the scales have settled.
+        """Update the scales from the modes at the current scales; returns whether they have converged.
 
         Parameters
         ----------
         squares : dict of str to array, shape (groups,)
             The sum of the squared coordinates of each group.
         known : dict of str to array, shape (groups,)
-            How many coordinates of each group the measurements tell.
+            The effective number of coordinates of each group that the measurements determine.
         """
         order, of_all, numbers = (
-            np.concatenate([found[name] for name in self._orders]) for found in (self._orders, squares, known)
+            np.concatenate([by_name[name] for name in self._orders]) for by_name in (self._orders, squares, known)
         )
-        # The scales of the effects of one order are around a common one. That, and a scale before anything is known,
-        # count for so many coordinates of that size.
+        # The scales of one order are shrunk to a common scale, and this to its prior scale; each counts for this number
+        # of coordinates.
         worth = 10.0
         lengths = np.bincount(order, of_all, len(SCALES)) + worth * SCALES**2
         common = lengths / (np.bincount(order, numbers, len(SCALES)) + worth)
         change = 0.0
-        for name, own in self._orders.items():
-            scales = np.sqrt((squares[name] + worth * common[own]) / (known[name] + worth))
-            scales[own == 0] = 0.0
-            positive = own > 0
+        for name, orders in self._orders.items():
+            scales = np.sqrt((squares[name] + worth * common[orders]) / (known[name] + worth))
+            scales[orders == 0] = 0.0
+            positive = orders > 0
             change += float(
                 np.sum(known[name][positive] * np.abs(np.log(scales[positive] / self.scales[name][positive])))
             )
             self.scales[name] = scales
-        # They have settled when their logarithms change by less on average over what the measurements tell.
+        # Convergence: the mean change of the log-scales, weighted by the effective numbers of coordinates.
         return change <= 0.03 * max(1.0, float(numbers[order > 0].sum()))
 
 
 def probabilities_of(log_odds: ArrayLike) -> Array:
-    """The probability of each of several things of one kind, of which an unknown share is there.
+    """The posterior probability of each of several effects of one kind, an unknown share of which is present.
 
-    A priori the share has a Beta(1/2, 9/2) distribution: a tenth of them are expected to be there. So things that
-    nothing speaks for are taken for a tenth, many that each have weak evidence support each other, and where nothing is
-    found little is believed of the rest.
+    The prior of the share is Beta(1/2, 9/2): a tenth of the effects is expected to be present. So an effect without any
+    evidence has a probability of about a tenth. Many effects with weak evidence support each other, and the probability
+    of all decreases if none has evidence.
 
     Parameters
     ----------
     log_odds : array_like, shape (n,)
-        Logarithms of the Bayes factors of each.
+        Log Bayes factor of each effect.
 
     Returns
     -------
     probabilities : array, shape (n,)
-        Averages over the share, at 200 points.
+        Averages over the share, by quadrature with 200 points.
 
     References
     ----------
@@ -183,7 +184,7 @@ def probabilities_of(log_odds: ArrayLike) -> Array:
     (array([0.11]), array([0.03, 0.03, 0.64]))
     """
     shares = (np.arange(200) + 0.5) / 200
-    there = np.log(shares)[:, None] + np.asarray(log_odds, dtype=np.float64)
-    either = np.logaddexp(np.log1p(-shares)[:, None], there)
-    weights = softmax(either.sum(axis=1) - np.log(shares) / 2 + 3.5 * np.log1p(-shares))
-    return np.asarray(weights @ np.exp(there - either))
+    log_present = np.log(shares)[:, None] + np.asarray(log_odds, dtype=np.float64)
+    log_marginals = np.logaddexp(np.log1p(-shares)[:, None], log_present)
+    weights = softmax(log_marginals.sum(axis=1) - np.log(shares) / 2 + 3.5 * np.log1p(-shares))
+    return np.asarray(weights @ np.exp(log_present - log_marginals))

@@ -1,4 +1,4 @@
-"""What a release says of counts and shares, without sampling: means, standard deviations and intervals."""
+"""Posterior summaries of counts and shares without sampling: means, standard deviations and intervals."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from pymc_dirdp.checks import open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import Lists
 from pymc_dirdp.inference.quantiles import count_quantiles, share_mixture, share_quantiles, sums_of_others
-from pymc_dirdp.inference.tree import Spread
+from pymc_dirdp.inference.tree import Pmf
 from pymc_dirdp.sampling.fast import dirichlet
 
 
@@ -28,9 +28,9 @@ class Draws:
     shares : array, shape (draws, d)
         Each row is positive and adds up to 1.
     acceptance : float
-        The share of proposals of a Markov chain that was accepted; 1 for independent draws.
+        The acceptance rate of a Markov chain; 1 for independent draws.
     effective : float or None
-        How many independent draws these are worth; None where they are independent.
+        Effective sample size; None if the draws are independent.
     """
 
     counts: Integers
@@ -47,7 +47,7 @@ def draw_shares(counts: Integers, alpha: Array, rng: np.random.Generator) -> Arr
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """Summaries of one row, or of rows that follow one another, given an output.
+    """Posterior summaries of one row, or of several concatenated rows, given an output.
 
     Attributes
     ----------
@@ -56,13 +56,13 @@ class Estimate:
     prob : array, shape (m,)
         Probabilities of the intervals.
     count_intervals : array of int, shape (m, d, 2)
-        Central intervals of the counts, both ends included; they hold at least the stated probability.
+        Central intervals of the counts, both ends included; their probability is at least the nominal one.
     log_evidence : float
         Logarithm of the probability or density of the output.
     share_quantiles : callable
-        Quantiles of the shares, shape `(levels, d)`, at an array of levels: what takes most of the time.
+        Quantiles of the shares, shape `(levels, d)`, at an array of levels. This is the slowest part.
     caveat : str
-        What these are if not sums, and what of them should not be trusted; empty for sums.
+        How the summaries were computed if not by exact sums, and which of them are unreliable; empty for exact sums.
     """
 
     share_means: Array
@@ -82,10 +82,10 @@ class Estimate:
         return np.stack([low, high], axis=-1)
 
 
-def listed(cells: Sequence[Spread]) -> tuple[Lists, Array]:
-    """Functions of the counts of cells, several of each: their numbers in one list, and the values, shape (k, numbers).
+def listed(cells: Sequence[Pmf]) -> tuple[Lists, Array]:
+    """Concatenate functions of the counts of cells: their numbers in one list, and the values, shape (k, numbers).
 
-    The distributions of the list are the first of them.
+    The first of the k functions of a cell is its distribution, which the list has.
     """
     values = np.concatenate([np.atleast_2d(cell.values) for cell in cells], axis=1)
     widths = np.array([cell.values.shape[-1] for cell in cells])
@@ -104,9 +104,9 @@ class KnownRows:
         The priors of the shares.
     totals : array of int, shape (rows,)
     counts : Lists
-        Of all cells, row by row.
+        The distributions of all cells, row by row.
     units : array, shape (rows,), optional
-        How many records one of the counts and of the total is; 1 by default.
+        Number of records per unit of the counts and the total; 1 by default.
     """
 
     alpha: Array
@@ -116,7 +116,7 @@ class KnownRows:
 
     @cached_property
     def cell_units(self) -> Array:
-        """Of each cell."""
+        """The unit of each cell."""
         return np.repeat(np.broadcast_to(self.units, len(self.alpha)), self.alpha.shape[1])
 
     @property
@@ -139,30 +139,30 @@ class KnownRows:
         return _in_records(count_quantiles(levels, self.counts), self.cell_units)
 
     def share_quantiles(self, levels: Array, *, at_a_time: int = 2**16) -> Array:
-        """Quantiles of the shares, shape `(levels, cells)`, of cells with so many points together at a time."""
-        own, others = self.alpha.ravel(), sums_of_others(self.alpha).ravel()
-        totals, found = np.repeat(self.totals, self.alpha.shape[1]), np.empty((len(levels), self.counts.size))
+        """Quantiles of the shares, shape `(levels, cells)`, in chunks of cells with `at_a_time` points."""
+        alphas, others = self.alpha.ravel(), sums_of_others(self.alpha).ravel()
+        totals, quantiles = np.repeat(self.totals, self.alpha.shape[1]), np.empty((len(levels), self.counts.size))
         ends = np.flatnonzero(np.diff(np.cumsum(self.counts.widths) // at_a_time)) + 1
         for cells in np.split(np.arange(self.counts.size), ends):
-            priors, units = (own[cells], others[cells]), self.cell_units[cells]
+            priors, units = (alphas[cells], others[cells]), self.cell_units[cells]
             mixture = share_mixture(self.counts.take(cells), priors, totals[cells], units)
-            found[:, cells] = share_quantiles(mixture, levels)
-        return found
+            quantiles[:, cells] = share_quantiles(mixture, levels)
+        return quantiles
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class RowGiven:
-    """A row whose total is not known, but its distribution: sums over all counts and totals.
+class RowWithUncertainTotal:
+    """A row with a distribution of its total: sums over all counts and totals.
 
     Attributes
     ----------
     alpha : array, shape (d,)
         The prior of the shares.
     parts : sequence of (Lists, array of shape (3, points))
-        From :func:`given_total`; they add up.
+        From :func:`given_total`; the parts add up.
     cell_units : float
-        How many records one of the counts is.
+        Number of records per unit of the counts.
     """
 
     alpha: Array
@@ -188,7 +188,7 @@ class RowGiven:
     def count_quantiles(self, levels: Array) -> Integers:
         """Quantiles of the counts, shape `(levels, d)`."""
         shares = [np.bincount(lists.cell, masses[0], lists.size) for lists, masses in self.parts]
-        # Where a part has nothing of a count, anything may be its distribution.
+        # A part without mass for a cell may have any distribution there.
         counts = [lists.weighted(np.maximum(masses[0], 1e-280)) for lists, masses in self.parts]
         return _in_records(count_quantiles(levels, *counts, shares=shares), self.cell_units)
 
@@ -209,43 +209,46 @@ def _in_records(counts: Integers, unit: Array | float) -> Integers:
     return np.rint(unit * counts).astype(np.int64)
 
 
-def given_total(alpha: Array, total: Spread, unit: float = 1.0) -> Spread:
-    """What has to be known of a row's total for :class:`RowGiven`: three functions of it.
+def given_total(alpha: Array, total: Pmf, unit: float = 1.0) -> Pmf:
+    """Three functions of a row's total n for :class:`RowWithUncertainTotal`.
 
-    They are its distribution, and the same with the expected 1 / (a0 + n) and 1 / ((a0 + n) (a0 + n + 1)): the moments
-    of a share given its count x and the total n are (a + x) / (a0 + n), and so on.
+    They are its distribution, and the distribution times 1 / (a0 + n) and times 1 / ((a0 + n) (a0 + n + 1)). These give
+    the moments of a share: its mean given the count x and the total n is (a + x) / (a0 + n), and so on.
     """
     size, masses = alpha.sum() + unit * total.numbers, total.values[0]
-    return Spread(total.low, np.stack([masses, masses / size, masses / (size * (size + 1))]))
+    return Pmf(total.low, np.stack([masses, masses / size, masses / (size * (size + 1))]))
 
 
-def with_drawn_quantiles(found: Estimate, draw: Callable[[int, np.random.Generator], Draws]) -> Estimate:
-    """The same with quantiles of shares from exact draws: to .015 standard deviations by 20,000 of them."""
-    # Of very many cells there are fewer, for memory.
-    draws = min(20_000, max(2000, 20_000_000 // len(found.share_means)))
+def with_drawn_quantiles(estimate: Estimate, draw: Callable[[int, np.random.Generator], Draws]) -> Estimate:
+    """Replace quantiles of shares by those of exact draws; 20,000 draws have an error of 0.015 standard deviations."""
+    # Fewer draws for many cells, to limit memory.
+    draws = min(20_000, max(2000, 20_000_000 // len(estimate.share_means)))
 
     def share_quantiles(ends: Array) -> Array:
         shares = draw(draws, np.random.default_rng(20261124)).shares
         return np.asarray(np.quantile(shares.reshape(draws, -1), ends, axis=0))
 
     return replace(
-        found, share_quantiles=share_quantiles, caveat=f"ends of intervals of shares from {draws} exact draws"
+        estimate, share_quantiles=share_quantiles, caveat=f"ends of intervals of shares from {draws} exact draws"
     )
 
 
 def estimate_of_rows(
-    parts: Sequence[KnownRows | RowGiven], prob: Sequence[float], log_evidence: float, order: Integers | None = None
+    parts: Sequence[KnownRows | RowWithUncertainTotal],
+    prob: Sequence[float],
+    log_evidence: float,
+    order: Integers | None = None,
 ) -> Estimate:
-    """Summaries of rows, whose cells follow one another.
+    """Summaries of rows, whose cells are concatenated.
 
     Parameters
     ----------
-    parts : sequence of KnownRows or RowGiven
+    parts : sequence of KnownRows or RowWithUncertainTotal
     prob : sequence of float
         Probabilities of the intervals.
     log_evidence : float
     order : array of int, shape (cells,), optional
-        The place of each cell among those of all parts; by default they are in order.
+        The position of each cell in the concatenated parts; by default they are in order.
     """
     levels, ends = interval_ends(prob)
     cells = sum(part.alpha.size for part in parts)
@@ -277,25 +280,25 @@ def summarised(
     log_evidence: float,
     caveat: str = "averages over exact draws",
 ) -> Estimate:
-    """The same summaries of draws. Cells of all rows follow one another.
+    """Summaries of draws, with the cells of all rows concatenated.
 
     Parameters
     ----------
     draws : Draws
         Of shape `(draws, ..., d)`.
     alpha : array, shape (..., d), or None
-        Prior of the shares; None if it is no Dirichlet distribution.
+        Prior of the shares; None if it is not a Dirichlet distribution.
     prob : sequence of float
         Probabilities of the intervals.
     log_evidence : float
     caveat : str, optional
-        What is said of the averages.
+        Description of the averages.
     """
     levels, ends = interval_ends(prob)
     counts, shares = (values.reshape(len(values), -1) for values in (draws.counts, draws.shares))
     means, inner = shares, np.zeros(shares.shape)
     if alpha is not None:
-        # Given its counts the mean and the variance of a share are known, which leaves less to chance.
+        # Use the exact mean and variance of a share given the counts, which reduces the Monte Carlo error.
         first, size = alpha + draws.counts, (alpha + draws.counts).sum(axis=-1, keepdims=True)
         means = (first / size).reshape(len(counts), -1)
         inner = (first * (size - first) / (size**2 * (size + 1))).reshape(len(counts), -1)
@@ -314,8 +317,8 @@ def summarised(
 
 
 def interval_ends(prob: Sequence[float]) -> tuple[Array, Array]:
-    """Probabilities of intervals, and those of all lower and then all upper ends."""
+    """Probabilities of intervals, and levels of all lower and then all upper ends."""
     if len(prob) == 0:
-        raise ArgumentError("Expected prob to hold at least one probability, got none.")
+        raise ArgumentError("Expected prob to have at least one probability, got none.")
     levels = np.array([open_unit_interval(prob=p) for p in prob])
     return levels, np.concatenate([(1 - levels) / 2, (1 + levels) / 2])

@@ -157,8 +157,8 @@ def _likelihood() -> Callable[..., None]:
 def summed() -> Callable[..., Any]:
     """:func:`_table`, compiled."""
     square = "float64[:,::1]"
-    found = f"Tuple(({square}, {square}, {square}, {square}, int64[:,::1], {square}, float64, float64, float64))"
-    signature = f"{found}(float64[::1], boolean, float64[::1], int64, float64[::1], boolean)"
+    result = f"Tuple(({square}, {square}, {square}, {square}, int64[:,::1], {square}, float64, float64, float64))"
+    signature = f"{result}(float64[::1], boolean, float64[::1], int64, float64[::1], boolean)"
     return compiled(signature, _table, *_helpers())
 
 
@@ -206,10 +206,10 @@ def _concave(steps: Any) -> Any:
         means[blocks], lengths[blocks] = step, 1
         blocks += 1
         while blocks > 1 and means[blocks - 1] > means[blocks - 2]:
-            both = lengths[blocks - 2] + lengths[blocks - 1]
-            weight = lengths[blocks - 1] / both
+            length = lengths[blocks - 2] + lengths[blocks - 1]
+            weight = lengths[blocks - 1] / length
             means[blocks - 2] += weight * (means[blocks - 1] - means[blocks - 2])
-            lengths[blocks - 2] = both
+            lengths[blocks - 2] = length
             blocks -= 1
     return np.repeat(means[:blocks], lengths[:blocks])
 
@@ -273,29 +273,29 @@ def _end(values: Any) -> int:
     return size
 
 
-def _convolved(values: Any, before: Any, found: Any, room: int, smallest: float = 1e-200) -> None:
+def _convolved(values: Any, before: Any, out: Any, room: int, smallest: float = 1e-200) -> None:
     """Write the convolution of a list with another one, up to so many numbers. Small ones make products slow."""
     end = _end(values)
     for s in range(min(_end(before), room)):
         weight = before[s]
         if weight > 0:
             for v in range(min(end, room - s)):
-                found[s + v] += weight * values[v]
+                out[s + v] += weight * values[v]
     for s in range(room):
-        if found[s] < smallest:
-            found[s] = 0.0
+        if out[s] < smallest:
+            out[s] = 0.0
 
 
-def _product(one: Any, other: Any) -> Any:
+def _product(a: Any, b: Any) -> Any:
     """The product of two matrices, of whose first one many numbers are 0. No library's threads wait for one another."""
-    found = np.zeros((one.shape[0], other.shape[1]))
-    for i in range(one.shape[0]):
-        for k in range(one.shape[1]):
-            weight = one[i, k]
+    product = np.zeros((a.shape[0], b.shape[1]))
+    for i in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            weight = a[i, k]
             if weight != 0:
-                for j in range(other.shape[1]):
-                    found[i, j] += weight * other[k, j]
-    return found
+                for j in range(b.shape[1]):
+                    product[i, j] += weight * b[k, j]
+    return product
 
 
 def _sums(up: Any, down: Any, zero_sum: bool, smallest: float = 1e-200) -> tuple[Any, Any, Any]:
@@ -339,10 +339,10 @@ def _ends(ups: Any, downs: Any, layout: Any, zero_sum: bool) -> Any:
     u, l = ups[after : after + 2 * rank], downs[after : after + 2 * rank]  # noqa: E741
     if not zero_sum:
         return _product(u.T, l)
-    found = np.zeros((1, ups.shape[1]))
+    sums = np.zeros((1, ups.shape[1]))
     for j in range(2 * rank):
-        found[0] += u[j] * l[j]
-    return found
+        sums[0] += u[j] * l[j]
+    return sums
 
 
 def _table(
@@ -380,7 +380,7 @@ def _table(
     return up, down, ups, downs, layout, _ends(ups, downs, layout, zero_sum), a, b, scale
 
 
-def _pulled(values: Any, before: Any, after: Any, above: Any, found: Any, passes: bool) -> None:
+def _pulled(values: Any, before: Any, after: Any, above: Any, out: Any, passes: bool) -> None:
     """From what a convolution is multiplied by to what both of its lists are, which is added to `above` and `found`."""
     # What no sum reaches has no part in it.
     reached, end = _end(before), _end(after)
@@ -394,7 +394,7 @@ def _pulled(values: Any, before: Any, after: Any, above: Any, found: Any, passes
         weight = before[s]
         if weight > 0:
             for v in range(end - s):
-                found[v] += weight * after[s + v]
+                out[v] += weight * after[s + v]
 
 
 def _backwards(up: Any, down: Any, ups: Any, downs: Any, layout: Any, weights: Any) -> tuple[Any, Any]:
@@ -463,10 +463,10 @@ def _drawn(up: Any, down: Any, ups: Any, downs: Any, layout: Any, gains: Any, lo
     return changes
 
 
-def _added(log: float, other: float) -> float:
+def _added(a: float, b: float) -> float:
     """The logarithm of a sum, from those of its terms, of which the first is finite."""
-    larger = max(log, other)
-    return larger + math.log(math.exp(log - larger) + math.exp(other - larger))
+    larger = max(a, b)
+    return larger + math.log(math.exp(a - larger) + math.exp(b - larger))
 
 
 def _rows(logs: Any, means: Any, values: Any, noisy: Any, cells: Any, limits: Any, log_weights: Any) -> None:
@@ -479,14 +479,14 @@ def _tables(logs: Any, means: Any, noisy: Any, cells: Any, limits: Any, log_weig
     if np.isnan(logs).any() or logs.max() == math.inf:
         return -math.inf
     # The logarithm of a probability of 0: nothing of that probability occurs beside anything else.
-    never = -1e4
-    every, inside = [], []
+    log_zero = -1e4
+    tables, inside = [], []
     by_radius = log_weights.copy()
     start = 0
     for table in range(len(cells)):
         end = start + cells[table]
         most = limits[table].max()
-        log_p, z = np.maximum(logs[start:end], never), noisy[start:end].copy()
+        log_p, z = np.maximum(logs[start:end], log_zero), noisy[start:end].copy()
         sums = _table(log_p, True, z, most, np.zeros(1), True)
         scaled, lines = sums[5], sums[8] + (sums[6] + sums[7]) * np.arange(most + 1)
         n = 0.0
@@ -504,7 +504,7 @@ def _tables(logs: Any, means: Any, noisy: Any, cells: Any, limits: Any, log_weig
             log_inside[s] = total
         for r in range(len(by_radius)):
             by_radius[r] += log_inside[limits[table, r]]
-        every.append(sums)
+        tables.append(sums)
         inside.append((log_inside, lines))
         start = end
     largest = by_radius.max()
@@ -513,7 +513,7 @@ def _tables(logs: Any, means: Any, noisy: Any, cells: Any, limits: Any, log_weig
     value: float = largest + math.log(np.exp(by_radius - largest).sum())
     start = 0
     for table in range(len(cells)):
-        up, down, ups, downs, layout, scaled = every[table][:6]
+        up, down, ups, downs, layout, scaled = tables[table][:6]
         log_inside, lines = inside[table]
         most = scaled.shape[1] - 1
         # What T(s) is multiplied by in S, over S: the radii from the first that allows s on.

@@ -21,7 +21,7 @@ from pymc_dirdp.inference.estimates import (
     Draws,
     Estimate,
     KnownRows,
-    RowGiven,
+    RowWithUncertainTotal,
     draw_shares,
     estimate_of_rows,
     given_total,
@@ -32,14 +32,14 @@ from pymc_dirdp.inference.estimates import (
 from pymc_dirdp.inference.joint_rows import backwards, drawn, summed
 from pymc_dirdp.inference.numbers import CUT, ImpossibleError, impossible
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable, OfTotal, number_of, prior_of
-from pymc_dirdp.inference.tree import Spread
+from pymc_dirdp.inference.tree import Pmf
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.outputs import BlockLikelihood, JointLikelihoods
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 
 @final
-class Shells:
+class RadialPosterior:
     """The prior of one table by how far it is from its noisy counts.
 
     Parameters
@@ -140,9 +140,9 @@ class Shells:
         norms = np.arange(self._reach + 1)
         if self.zero_sum:
             return norms, norms, norms
-        each = np.repeat(norms, norms + 1)
-        gains = np.arange(len(each)) - (norms * (norms + 1) // 2)[each]
-        return each, gains, each - gains
+        norm_of_end = np.repeat(norms, norms + 1)
+        gains = np.arange(len(norm_of_end)) - (norms * (norms + 1) // 2)[norm_of_end]
+        return norm_of_end, gains, norm_of_end - gains
 
     @property
     def _changes(self) -> Integers:
@@ -160,19 +160,19 @@ class Shells:
         """The weight of noise by its ends, if a table on a shell has this one."""
         return np.exp(self._log_prior + log_reach[self._ends[0]])
 
-    def totals(self, weights: Array) -> Spread:
+    def totals(self, weights: Array) -> Pmf:
         """The distribution of the number of records."""
         masses = np.bincount(self._reach + self._changes, weights, minlength=2 * self._reach + 1)
         possible = np.flatnonzero(masses)
         low, high = possible[0], possible[-1] + 1
-        return Spread(int(self.noisy.sum()) - self._reach + int(low), masses[low:high] / masses.sum())
+        return Pmf(int(self.noisy.sum()) - self._reach + int(low), masses[low:high] / masses.sum())
 
-    def given(self, weights: Array, total: Spread) -> list[Spread]:
-        """As :meth:`Group.given`, of the cells, if ends have these weights."""
-        at = np.clip(self.noisy.sum() + self._changes - total.low, 0, total.values.shape[-1] - 1)
-        return self.marginals(weights, total.values[:, at] / np.maximum(total.values[0], 1e-300)[at])
+    def cell_pmfs(self, weights: Array, total: Pmf) -> list[Pmf]:
+        """As :meth:`Group.child_pmfs`, of the cells, if ends have these weights."""
+        places = np.clip(self.noisy.sum() + self._changes - total.low, 0, total.values.shape[-1] - 1)
+        return self.marginals(weights, total.values[:, places] / np.maximum(total.values[0], 1e-300)[places])
 
-    def marginals(self, weights: Array, of_total: Array | None = None) -> list[Spread]:
+    def marginals(self, weights: Array, functions_of_total: Array | None = None) -> list[Pmf]:
         """For each cell, the probabilities of its counts if ends have these weights: the sums backwards.
 
         The weight of a count is that of its cell times what all other cells add, which is the derivative of the sum.
@@ -181,16 +181,16 @@ class Shells:
         ----------
         weights : array
             From :meth:`weights`.
-        of_total : array, shape (k, ends), optional
+        total_loglik : array, shape (k, ends), optional
             Then the expectations of these functions of the total are given for each count, shape (k, counts).
         """
-        functions = np.ones((1, len(weights))) if of_total is None else of_total
-        each = np.stack([self._marginals(weights / weights.sum() * function) for function in functions], axis=1)
-        found = []
-        for masses, noisy in zip(each, self.noisy.tolist(), strict=True):
-            some = masses[:, max(self._reach - noisy, 0) :]
-            found.append(Spread(max(noisy - self._reach, 0), some[0] if of_total is None else some))
-        return found
+        functions = np.ones((1, len(weights))) if functions_of_total is None else functions_of_total
+        by_cell = np.stack([self._marginals(weights / weights.sum() * function) for function in functions], axis=1)
+        pmfs = []
+        for masses, noisy in zip(by_cell, self.noisy.tolist(), strict=True):
+            possible = masses[:, max(self._reach - noisy, 0) :]
+            pmfs.append(Pmf(max(noisy - self._reach, 0), possible[0] if functions_of_total is None else possible))
+        return pmfs
 
     def _marginals(self, weights: Array) -> Array:
         """Those of the changes -S to S of each cell."""
@@ -259,8 +259,8 @@ class JointTables:
         if len(priors) != len(likelihoods.blocks):
             raise ArgumentError(f"Expected priors for {len(likelihoods.blocks)} tables, got {len(priors)}.")
         known = [None] * len(priors) if log_shares is None else log_shares
-        each = zip(likelihoods.blocks, priors, known, strict=True)
-        self._tables = [Shells(block, prior, shares, log_numbers) for block, prior, shares in each]
+        blocks = zip(likelihoods.blocks, priors, known, strict=True)
+        self._tables = [RadialPosterior(block, prior, shares, log_numbers) for block, prior, shares in blocks]
         self._inside = [table.log_inside[table.limits] for table in self._tables]
         self._logs = likelihoods.log_weights + np.sum(self._inside, axis=0)
         if np.all(self._logs == -np.inf):
@@ -284,34 +284,34 @@ class JointTables:
     @cached_property
     def _weights(self) -> list[Array]:
         """The posterior weights of the noise of each table by its ends."""
-        found = []
+        weights = []
         for table, inside in zip(self._tables, self._inside, strict=True):
             # What a table on a shell weighs: the radii that reach it, each with its probability over its prior.
             possible = inside > -np.inf
             reach = np.full(len(table.log_inside), -np.inf)
             logs = self._logs[possible] - np.logaddexp.reduce(self._logs) - inside[possible]
             np.logaddexp.at(reach, table.limits[possible], logs)
-            found.append(table.weights(np.logaddexp.accumulate(reach[::-1])[::-1]))
-        return found
+            weights.append(table.weights(np.logaddexp.accumulate(reach[::-1])[::-1]))
+        return weights
 
     @cached_property
-    def count_probabilities(self) -> list[list[Spread]]:
+    def count_probabilities(self) -> list[list[Pmf]]:
         """For each cell of each table, the probabilities of its counts: exact sums."""
         return [table.marginals(weights) for table, weights in zip(self._tables, self._weights, strict=True)]
 
     @cached_property
-    def rows(self) -> list[KnownRows | RowGiven]:
+    def rows(self) -> list[KnownRows | RowWithUncertainTotal]:
         """The tables as rows, for summaries. Where totals are private, these are without the quantiles of shares."""
-        found: list[KnownRows | RowGiven] = []
+        rows: list[KnownRows | RowWithUncertainTotal] = []
         for table, weights, cells in zip(self._tables, self._weights, self.count_probabilities, strict=True):
             total = table.totals(weights)
             if table.zero_sum:
-                found.append(KnownRows(table.alpha[None], np.array([total.low]), listed(cells)[0].trimmed(CUT)))
+                rows.append(KnownRows(table.alpha[None], np.array([total.low]), listed(cells)[0].trimmed(CUT)))
             else:
-                whole = Spread(total.low, total.values[None])
-                cells = table.given(weights, given_total(table.alpha, whole))
-                found.append(RowGiven(table.alpha, [listed(cells)]))
-        return found
+                whole = Pmf(total.low, total.values[None])
+                cells = table.cell_pmfs(weights, given_total(table.alpha, whole))
+                rows.append(RowWithUncertainTotal(table.alpha, [listed(cells)]))
+        return rows
 
     @property
     def count_means(self) -> list[Array]:
@@ -345,23 +345,27 @@ def given_all_others(
     """
     alone = []
     for mechanism, output in zip(mechanisms, outputs, strict=True):
-        seen = mechanism.joint_rows(output)
-        assert seen is not None
-        alone.append(seen)
-    inside = [JointTables(seen, of_blocks(prior, seen)).log_inside for seen, prior in zip(alone, priors, strict=True)]
+        likelihood = mechanism.joint_rows(output)
+        assert likelihood is not None
+        alone.append(likelihood)
+    inside = [
+        JointTables(likelihood, of_blocks(prior, likelihood)).log_inside
+        for likelihood, prior in zip(alone, priors, strict=True)
+    ]
     # The same weights without any table: those of one table alone have the lists of all others.
     weights = mechanisms[0].shared_noise.radius_log_weights
     # Sums before each table and after it, as no infinity can be taken away from a sum again.
     before = np.cumsum([np.zeros_like(weights), *inside[:-1]], axis=0)
     after = np.cumsum([np.zeros_like(weights), *inside[:0:-1]], axis=0)[::-1]
     return [
-        replace(seen, log_weights=weights + one + other) for seen, one, other in zip(alone, before, after, strict=True)
+        replace(likelihood, log_weights=weights + forward + backward)
+        for likelihood, forward, backward in zip(alone, before, after, strict=True)
     ]
 
 
-def of_blocks(prior: Array, seen: JointLikelihoods) -> list[Array]:
+def of_blocks(prior: Array, likelihoods: JointLikelihoods) -> list[Array]:
     """The prior of the cells of each block. All rows of a block share its records as the sums of their priors say."""
-    return list(prior.reshape(len(seen.blocks), -1))
+    return list(prior.reshape(len(likelihoods.blocks), -1))
 
 
 @final
@@ -402,7 +406,7 @@ class JointPosterior:
         self._log_numbers: OfTotal | None = log_prior and (
             lambda totals: np.where(totals <= number, log_prior(np.minimum(totals, number)), -np.inf)
         )
-        self._tables = self._given(None)
+        self._tables = self._posterior_of_tables(None)
 
     @property
     def log_evidence(self) -> float:
@@ -414,33 +418,33 @@ class JointPosterior:
         """Expected counts, in the shape of the table: exact sums."""
         return np.stack(self._tables.count_means).reshape(self.prior.shape)
 
-    def given(self, log_shares: Array) -> "JointPosterior":
-        """The distribution of the counts if the shares are known, as of :meth:`TablePosterior.given`."""
+    def with_shares(self, log_shares: Array) -> "JointPosterior":
+        """The distribution of the counts if the shares are known, as of :meth:`TablePosterior.with_shares`."""
         if self._is_divided:
             raise ArgumentError(
                 "Under joint noise the likelihood of the shares of several rows needs the numbers of records of the "
                 "rows. Plan with mechanism='geometric', or release the table as one row."
             )
-        given = copy.copy(self)
-        given._tables = self._given(of_blocks(log_shares, self._likelihoods))
-        return given
+        posterior = copy.copy(self)
+        posterior._tables = self._posterior_of_tables(of_blocks(log_shares, self._likelihoods))
+        return posterior
 
-    def _given(self, log_shares: list[Array] | None) -> JointTables:
-        seen = self._likelihoods
-        return JointTables(seen, of_blocks(self.prior, seen), log_shares, self._log_numbers)
+    def _posterior_of_tables(self, log_shares: list[Array] | None) -> JointTables:
+        likelihoods = self._likelihoods
+        return JointTables(likelihoods, of_blocks(self.prior, likelihoods), log_shares, self._log_numbers)
 
     def likelihood(self, log_shares: Array) -> tuple[float, Array]:
         """The logarithm of the likelihood of known shares and its gradient, as of :meth:`TablePosterior.likelihood`."""
         try:
-            given = self.given(log_shares)
+            posterior = self.with_shares(log_shares)
         except ImpossibleError:
             return -np.inf, np.zeros(self.prior.shape)
-        return given.log_evidence, given.count_means
+        return posterior.log_evidence, posterior.count_means
 
     def counts(self, draws: int, rng: np.random.Generator, uniforms: Array | None = None) -> Integers:
         """Independent draws of the counts, shape `(draws, *shape)`."""
-        found = np.stack(self._tables.counts(draws, rng, uniforms), axis=1)
-        return found.reshape(draws, *self.prior.shape)
+        counts = np.stack(self._tables.counts(draws, rng, uniforms), axis=1)
+        return counts.reshape(draws, *self.prior.shape)
 
     def draw(self, draws: int, rng: np.random.Generator, uniforms: Array | None = None) -> Draws:
         """Independent draws of counts and shares, in arrays of shape `(draws, *shape)`.
@@ -461,7 +465,7 @@ class JointPosterior:
             return replace(
                 summarised(averaged, self.prior, prob, self.log_evidence), count_means=self.count_means.ravel()
             )
-        found = estimate_of_rows(self._tables.rows, prob, self.log_evidence)
+        summary = estimate_of_rows(self._tables.rows, prob, self.log_evidence)
         if not self._is_private:
-            return found
-        return with_drawn_quantiles(found, self.draw)
+            return summary
+        return with_drawn_quantiles(summary, self.draw)

@@ -21,7 +21,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import InternalError
 from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.inference.measurements import Family, Measurement
-from pymc_dirdp.numerics.minima import inverse_diagonal, log_determinant, minimised, solved
+from pymc_dirdp.numerics.minima import inverse_diagonal, log_determinant, minimised, solve
 
 Axes = tuple[str, ...]
 
@@ -63,7 +63,7 @@ class Marginals:
 
     given_parents: ClassVar[bool] = False
 
-    def __init__(self, families: Sequence[Family], wanted: Sequence[Axes]) -> None:
+    def __init__(self, families: Sequence[Family], axes_of_marginals: Sequence[Axes]) -> None:
         self.families = list(families)
         self._sizes = {axis: size for family in families for axis, size in zip(family.axes, family.shape, strict=True)}
         self._axes: list[Axes] = [family.axes for family in families]
@@ -75,51 +75,55 @@ class Marginals:
             if not (self.given_parents and family.parents)
         }
         # The largest marginals come first, so that the others are sums of them.
-        made: dict[Axes, int] = {}
-        for axes in sorted({*wanted}, key=lambda axes: (-len(axes), axes)):
-            made[axes] = self._marginal(axes)
-        self._wanted = [made[axes] for axes in wanted]
+        place_of: dict[Axes, int] = {}
+        for axes in sorted({*axes_of_marginals}, key=lambda axes: (-len(axes), axes)):
+            place_of[axes] = self._marginal(axes)
+        self._places = [place_of[axes] for axes in axes_of_marginals]
 
     def run(self, tables: Sequence[Array]) -> list[Array]:
         """All tables that the steps make, after those that are given."""
-        made = list(tables)
+        results = list(tables)
         for step in self._steps:
-            made.append(self._product(step.axes, *((made[i], self._axes[i]) for i in step.inputs)))
-        return made
+            results.append(self._product(step.axes, *((results[i], self._axes[i]) for i in step.inputs)))
+        return results
 
-    def values(self, made: Sequence[Array]) -> list[Array]:
+    def values(self, results: Sequence[Array]) -> list[Array]:
         """The wanted marginals among the tables of :meth:`run` or :meth:`changes`."""
-        return [made[i] for i in self._wanted]
+        return [results[i] for i in self._places]
 
-    def changes(self, made: Sequence[Array], tables: Sequence[Array]) -> list[Array]:
+    def changes(self, results: Sequence[Array], tables: Sequence[Array]) -> list[Array]:
         """The derivative of all tables of :meth:`run` along a change of the given ones.
 
         The changes may have further axes before those of the tables.
         """
         directions = list(tables)
         for step in self._steps:
-            directions.append(self._changed(step, made, directions))
+            directions.append(self._changed(step, results, directions))
         return directions
 
-    def slopes(self, made: Sequence[Array], of_wanted: Sequence[Array]) -> list[Array]:
+    def slopes(self, results: Sequence[Array], of_marginals: Sequence[Array]) -> list[Array]:
         """The slope in each cell of each table of :meth:`run`, from the slopes in the cells of the wanted marginals."""
-        slopes = self._seeded(of_wanted, len(made))
+        slopes = self._seeded(of_marginals, len(results))
         for place, step in self._backwards():
             for i, input_ in enumerate(step.inputs):
-                slopes[input_] = slopes[input_] + self._back(step, i, slopes[place], made)
+                slopes[input_] = slopes[input_] + self._back(step, i, slopes[place], results)
         return slopes
 
     def slope_changes(
-        self, made: Sequence[Array], directions: Sequence[Array], slopes: Sequence[Array], of_wanted: Sequence[Array]
+        self,
+        results: Sequence[Array],
+        directions: Sequence[Array],
+        slopes: Sequence[Array],
+        of_marginals: Sequence[Array],
     ) -> list[Array]:
         """The derivative of :meth:`slopes` along the change `directions`.
 
         It follows from that of the slopes in the wanted marginals.
         """
-        changes = self._seeded(of_wanted, len(made))
+        changes = self._seeded(of_marginals, len(results))
         for place, step in self._backwards():
             for i, input_ in enumerate(step.inputs):
-                changes[input_] = changes[input_] + self._back(step, i, changes[place], made)
+                changes[input_] = changes[input_] + self._back(step, i, changes[place], results)
                 if len(step.inputs) == 2:
                     changes[input_] = changes[input_] + self._back(step, i, slopes[place], directions)
         return changes
@@ -128,42 +132,42 @@ class Marginals:
         first = len(self._axes) - len(self._steps)
         return list(enumerate(self._steps, start=first))[::-1]
 
-    def _seeded(self, of_wanted: Sequence[Array], tables: int) -> list[Array]:
+    def _seeded(self, of_marginals: Sequence[Array], tables: int) -> list[Array]:
         # There may be axes of several directions before those of the tables, also of tables that no marginal depends
         # on.
-        wanted = zip(self._wanted, of_wanted, strict=True)
-        several = {slope.shape[: slope.ndim - len(self._axes[i])] for i, slope in wanted}
+        seeds = zip(self._places, of_marginals, strict=True)
+        several = {slope.shape[: slope.ndim - len(self._axes[i])] for i, slope in seeds}
         slopes = [np.zeros((*max(several, default=()), *self._shape(self._axes[i]))) for i in range(tables)]
-        for i, slope in zip(self._wanted, of_wanted, strict=True):
+        for i, slope in zip(self._places, of_marginals, strict=True):
             slopes[i] = slopes[i] + slope
         return slopes
 
     def _shape(self, axes: Axes) -> tuple[int, ...]:
         return tuple(self._sizes[axis] for axis in axes)
 
-    def _changed(self, step: _Step, made: Sequence[Array], directions: Sequence[Array]) -> Array:
-        given = [self._axes[i] for i in step.inputs]
-        if len(given) == 1:
-            return self._product(step.axes, (directions[step.inputs[0]], given[0]))
+    def _changed(self, step: _Step, results: Sequence[Array], directions: Sequence[Array]) -> Array:
+        input_axes = [self._axes[i] for i in step.inputs]
+        if len(input_axes) == 1:
+            return self._product(step.axes, (directions[step.inputs[0]], input_axes[0]))
         a, b = step.inputs
-        first = self._product(step.axes, (directions[a], given[0]), (made[b], given[1]))
-        return first + self._product(step.axes, (made[a], given[0]), (directions[b], given[1]))
+        first = self._product(step.axes, (directions[a], input_axes[0]), (results[b], input_axes[1]))
+        return first + self._product(step.axes, (results[a], input_axes[0]), (directions[b], input_axes[1]))
 
     def _back(self, step: _Step, i: int, slope: Array, others: Sequence[Array]) -> Array:
         """The part of one input in the slope of what a step makes; of length 1 along axes that do not matter."""
-        own = self._axes[step.inputs[i]]
+        input_axes = self._axes[step.inputs[i]]
         if len(step.inputs) == 2:
-            other = step.inputs[1 - i]
-            return self._product(own, (slope, step.axes), (others[other], self._axes[other]))
+            second = step.inputs[1 - i]
+            return self._product(input_axes, (slope, step.axes), (others[second], self._axes[second]))
         # Every cell that was added up has the slope of the sum.
-        rest = tuple(axis for axis in own if axis in step.axes)
+        rest = tuple(axis for axis in input_axes if axis in step.axes)
         turned = slope if rest == step.axes else self._product(rest, (slope, step.axes))
-        places = tuple(place - len(own) for place, axis in enumerate(own) if axis not in step.axes)
+        places = tuple(place - len(input_axes) for place, axis in enumerate(input_axes) if axis not in step.axes)
         return np.expand_dims(turned, places)
 
     def _product(self, axes: Axes, *factors: tuple[Array, Axes]) -> Array:
-        tables, own = zip(*factors, strict=True)
-        summed: Array = np.einsum(_spelled(axes, *own), *tables)
+        tables, axes_of_factors = zip(*factors, strict=True)
+        summed: Array = np.einsum(_spelled(axes, *axes_of_factors), *tables)
         return summed
 
     def _marginal(self, axes: Axes) -> int:
@@ -220,12 +224,12 @@ class LogLinearPosterior:
             tuple(range(-1 if marginals.given_parents else -len(family.shape), 0)) for family in self._families
         ]
         self._ends = np.cumsum([effects.groups.size for effects in self.effects])[:-1]
-        self._weights = [np.full(one.noisy.shape, 1 / one.variance) for one in measurements]
+        self._weights = [np.full(measurement.noisy.shape, 1 / measurement.variance) for measurement in measurements]
 
     def coordinates(self, tables: Mapping[str, Array]) -> Array:
         """The coordinates of tables of positive shares, by name."""
-        each = zip(self.effects, self._families, strict=True)
-        return _joined([effects.coordinates(np.log(tables[family.name])) for effects, family in each])
+        families = zip(self.effects, self._families, strict=True)
+        return _joined([effects.coordinates(np.log(tables[family.name])) for effects, family in families])
 
     def tables(self, coordinates: Array) -> dict[str, Array]:
         """The shares with these coordinates, by name of the family. There may be axes before those of the tables."""
@@ -235,8 +239,8 @@ class LogLinearPosterior:
         """Take the variance of the sample from the marginals with these coordinates."""
         expected = self._marginals.values(self._marginals.run(self._shares(coordinates)))
         self._weights = [
-            1 / (one.variance + self._n_records * marginal)
-            for one, marginal in zip(self._measurements, expected, strict=True)
+            1 / (measurement.variance + self._n_records * marginal)
+            for measurement, marginal in zip(self._measurements, expected, strict=True)
         ]
 
     def objective(self, x: Array, scales: Array) -> tuple[float, Array]:
@@ -249,10 +253,10 @@ class LogLinearPosterior:
             That of each coordinate.
         """
         p = self._shares(scales * x)
-        made = self._marginals.run(p)
-        residuals = self._residuals(made)
+        results = self._marginals.run(p)
+        residuals = self._residuals(results)
         value = sum(0.5 * float(np.sum(w * r**2)) for w, r in zip(self._weights, residuals, strict=True))
-        slopes = self._marginals.slopes(made, self._weighted(residuals))
+        slopes = self._marginals.slopes(results, self._weighted(residuals))
         return value + 0.5 * float(x @ x), x + scales * self._through_softmax(p, slopes)
 
     def curvature(self, x: Array, scales: Array, gauss_newton: bool = False) -> Callable[[Array], Array]:
@@ -267,16 +271,16 @@ class LogLinearPosterior:
             definite.
         """
         p = self._shares(scales * x)
-        made = self._marginals.run(p)
-        slopes = self._marginals.slopes(made, self._weighted(self._residuals(made)))
+        results = self._marginals.run(p)
+        slopes = self._marginals.slopes(results, self._weighted(self._residuals(results)))
 
         def product(v: Array) -> Array:
             directions = self._centred(p, self._logits(scales * v))
-            all_changes = self._marginals.changes(made, directions)
-            of_wanted = self._weighted([self._n_records * one for one in self._marginals.values(all_changes)])
+            all_changes = self._marginals.changes(results, directions)
+            of_marginals = self._weighted([self._n_records * change for change in self._marginals.values(all_changes)])
             if gauss_newton:
-                return np.asarray(v + scales * self._through_softmax(p, self._marginals.slopes(made, of_wanted)))
-            back = self._marginals.slope_changes(made, all_changes, slopes, of_wanted)
+                return np.asarray(v + scales * self._through_softmax(p, self._marginals.slopes(results, of_marginals)))
+            back = self._marginals.slope_changes(results, all_changes, slopes, of_marginals)
             # The softmax itself changes, too.
             of_logits = [
                 dq * (slope - np.sum(q * slope, axes, keepdims=True)) - q * np.sum(dq * slope, axes, keepdims=True)
@@ -310,7 +314,7 @@ class LogLinearPosterior:
         noise = [rng.standard_normal((half, *w.shape)) / np.sqrt(w) for w in self._weights]
         slopes = self._marginals.slopes(self._marginals.run(p), self._weighted(noise))
         pulled = of_each * self._through_softmax(p, slopes) + rng.standard_normal((half, x.size))
-        off = solved(self.curvature(x, of_each, gauss_newton=True), pulled)
+        off = solve(self.curvature(x, of_each, gauss_newton=True), pulled)
         return np.asarray(of_each * (x + np.concatenate([off, -off])))
 
     def known(self, mode: Array, scales: Sequence[Array]) -> list[Array]:
@@ -322,11 +326,11 @@ class LogLinearPosterior:
         curved = self.curvature(_divided(mode, of_each), of_each, gauss_newton=True)
         variances = self.sums(inverse_diagonal(curved, mode.size))
         sizes = self.sums(np.ones(mode.size))
-        return [np.clip(size - own, 0.0, size) for size, own in zip(sizes, variances, strict=True)]
+        return [np.clip(size - variance, 0.0, size) for size, variance in zip(sizes, variances, strict=True)]
 
     def sums(self, values: Array) -> list[Array]:
         """The sum over the coordinates of each group, for each table."""
-        return [effects.sums(own) for effects, own in zip(self.effects, self._tables(values), strict=True)]
+        return [effects.sums(table) for effects, table in zip(self.effects, self._tables(values), strict=True)]
 
     def log_evidence(self, mode: Array, scales: Sequence[Array]) -> float:
         """The Laplace approximation of the marginal likelihood, as a logarithm, up to a constant of the weights."""
@@ -336,18 +340,20 @@ class LogLinearPosterior:
         return -self.objective(x, of_each)[0] - log_determinant(curved, x.size) / 2
 
     def _of_each(self, scales: Sequence[Array]) -> Array:
-        found = [own[effects.groups] for own, effects in zip(scales, self.effects, strict=True)]
-        for table, axes in zip(found, self._axes, strict=True):
+        tables = [
+            scales_of_family[effects.groups] for scales_of_family, effects in zip(scales, self.effects, strict=True)
+        ]
+        for table, axes in zip(tables, self._axes, strict=True):
             # What is the same for all values of a softmax does not change its shares.
             table.reshape(-1, math.prod(table.shape[axes[0] :]))[:, 0] = 0.0
-        return _joined(found)
+        return _joined(tables)
 
     def _tables(self, x: Array) -> list[Array]:
         parts = np.split(x, self._ends, axis=-1)
         return [part.reshape(*x.shape[:-1], *family.shape) for part, family in zip(parts, self._families, strict=True)]
 
     def _logits(self, coordinates: Array) -> list[Array]:
-        return [effects.logits(own) for effects, own in zip(self.effects, self._tables(coordinates), strict=True)]
+        return [effects.logits(table) for effects, table in zip(self.effects, self._tables(coordinates), strict=True)]
 
     def _shares(self, coordinates: Array) -> list[Array]:
         shares = []
@@ -358,13 +364,14 @@ class LogLinearPosterior:
 
     def _centred(self, p: Sequence[Array], values: Sequence[Array]) -> list[Array]:
         """The derivative of a softmax, which is symmetric: forwards for logits, and backwards for slopes."""
-        each = zip(p, values, self._axes, strict=False)
-        return [q * (value - np.sum(q * value, axes, keepdims=True)) for q, value, axes in each]
+        families = zip(p, values, self._axes, strict=False)
+        return [q * (value - np.sum(q * value, axes, keepdims=True)) for q, value, axes in families]
 
-    def _residuals(self, made: Sequence[Array]) -> list[Array]:
-        marginals = self._marginals.values(made)
+    def _residuals(self, results: Sequence[Array]) -> list[Array]:
+        marginals = self._marginals.values(results)
         return [
-            self._n_records * marginal - one.noisy for marginal, one in zip(marginals, self._measurements, strict=True)
+            self._n_records * marginal - measurement.noisy
+            for marginal, measurement in zip(marginals, self._measurements, strict=True)
         ]
 
     def _weighted(self, residuals: Sequence[Array]) -> list[Array]:
@@ -375,9 +382,9 @@ class LogLinearPosterior:
         return self._transposed(self._centred(p, slopes))
 
     def _transposed(self, of_logits: Sequence[Array]) -> Array:
-        each = zip(self.effects, of_logits, strict=True)
+        families = zip(self.effects, of_logits, strict=True)
         before = of_logits[0].ndim - len(self._families[0].shape)
-        return _joined([effects.transposed(slope) for effects, slope in each], before)
+        return _joined([effects.transposed(slope) for effects, slope in families], before)
 
 
 def _joined(tables: Sequence[Array], before: int = 0) -> Array:
@@ -395,5 +402,5 @@ def _spelled(axes: Axes, *factors: Axes) -> str:
     letters: dict[str, str] = {}
     for axis in chain(*factors):
         letters.setdefault(axis, ascii_letters[len(letters)])
-    given = ",".join("..." + "".join(letters[axis] for axis in own) for own in factors)
-    return f"{given}->...{''.join(letters[axis] for axis in axes)}"
+    inputs = ",".join("..." + "".join(letters[axis] for axis in input_axes) for input_axes in factors)
+    return f"{inputs}->...{''.join(letters[axis] for axis in axes)}"

@@ -18,9 +18,9 @@ class Family:
     Attributes
     ----------
     name : str
-        That of the table of shares.
+        Name of the table of shares.
     axes : tuple of str
-        The names of the parents, and last that of the variable.
+        The names of the parents, followed by that of the variable.
     shape : tuple of int
         The number of values of each.
 
@@ -51,7 +51,7 @@ class Family:
         return Family(self.name, axes, tuple(self.shape[self.axes.index(axis)] for axis in axes))
 
     def as_given(self, table: Array) -> Array:
-        """A table of the sorted family, with the parents in the order of this one."""
+        """Transpose a table of the sorted family to the order of the parents of this family."""
         sorted_axes = self.sorted.axes
         return table.transpose([sorted_axes.index(axis) for axis in self.axes])
 
@@ -59,7 +59,7 @@ class Family:
 @final
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """Counts of the records by some variables, with noise of mean 0 in each cell.
+    """A noisy marginal: counts of the records by some variables, with noise of mean 0.
 
     Attributes
     ----------
@@ -68,9 +68,9 @@ class Measurement:
     noisy : array
         The noisy counts, with an axis for each variable.
     variance : float
-        Of the noise of one cell; the noise of different cells is independent. Where the total is known and the noise
-        adds up to 0, it is the variance of the independent noise of which that is the distribution given its sum.
-        Noise of an epsilon of thousands has a variance of 0 in doubles; it counts as 1e-9, as 1 / variance is needed.
+        Variance of the noise of one cell; the noise of different cells is independent. If the total is known and the
+        noise adds up to 0, it is the variance of independent noise that is conditioned on its sum. For an epsilon of
+        thousands the variance is 0 in doubles and is replaced by 1e-9, because 1 / variance is needed.
 
     Examples
     --------
@@ -86,30 +86,30 @@ class Measurement:
         object.__setattr__(self, "variance", max(self.variance, 1e-9))
 
     def onto(self, axes: Sequence[str]) -> "Measurement | None":
-        """The measurement of those of its variables that are among `axes`, in their order; None if there are none.
+        """The measurement marginalised to the variables in `axes`, in their order; None if there are none.
 
-        The counts of the other variables' values are added up, and so are the variances of their noise.
+        Counts are summed over the other variables, and so are the variances of the noise.
         """
         common = tuple(axis for axis in axes if axis in self.axes)
         if not common:
             return None
         others = tuple(i for i, axis in enumerate(self.axes) if axis not in common)
-        own = [axis for axis in self.axes if axis in common]
-        summed = self.noisy.sum(axis=others).transpose([own.index(axis) for axis in common])
+        shared = [axis for axis in self.axes if axis in common]
+        summed = self.noisy.sum(axis=others).transpose([shared.index(axis) for axis in common])
         cells = math.prod(self.noisy.shape[i] for i in others)
         return Measurement(common, summed, self.variance * cells)
 
 
 def number_of_records(measurements: Sequence[Measurement]) -> float:
-    """The number of records that the measurements tell: their totals, weighted by precision, and at least 1.
+    """The estimated number of records, at least 1: the mean of the noisy totals, weighted by precision.
 
-    Each total has noise whose variance is that of a cell times the number of cells, independent of the other totals.
+    The variance of a total is that of a cell times the number of cells. Totals have independent noise.
 
     Examples
     --------
     >>> number_of_records([Measurement(("sex",), np.array([40.0, 61.0]), 2.0)])
     101.0
     """
-    precisions = [1 / (one.variance * one.noisy.size) for one in measurements]
-    totals = [one.noisy.sum() for one in measurements]
+    precisions = [1 / (measurement.variance * measurement.noisy.size) for measurement in measurements]
+    totals = [measurement.noisy.sum() for measurement in measurements]
     return max(1.0, float(np.dot(precisions, totals) / np.sum(precisions)))

@@ -254,13 +254,13 @@ class _Descent:
         several = np.repeat(np.array(noisy.lengths) > 1, noisy.lengths)
         self._counts, self._precisions = noisy.counts.astype(np.float32), (several / noisy.variance).astype(np.float32)
         self._pair_precisions = noisy.is_measured * np.float32(1 / noisy.variance)
-        self._each = np.float32(noisy.n_records / COMPONENTS)
+        self._records_per_component = np.float32(noisy.n_records / COMPONENTS)
         common = np.log(noisy.shares).astype(np.float32)[None]
         places = rng.standard_normal((COMPONENTS, RANK), dtype=np.float32)
         slopes = np.float32(spread / math.sqrt(RANK)) * rng.standard_normal((RANK, categories), dtype=np.float32)
         self._parameters = [places, slopes, common]
         self._weights = [np.float32(sd**-2) for sd in (1.0, SLOPE_SD, COMMON_SD)]
-        self._moments = [(np.zeros_like(one), np.zeros_like(one)) for one in self._parameters]
+        self._moments = [(np.zeros_like(parameter), np.zeros_like(parameter)) for parameter in self._parameters]
         self._steps = 0
         self.shares = self._softmax()
 
@@ -277,10 +277,10 @@ class _Descent:
     def step(self, *, decays: tuple[float, float] = (0.9, 0.99)) -> None:
         """One step up the log-density."""
         places, slopes, _ = self._parameters
-        expected = self._each * (self.shares.T @ self.shares)
+        expected = self._records_per_component * (self.shares.T @ self.shares)
         missed = (expected - self._noisy.pair_counts) * self._pair_precisions
-        of_columns = (self._each * self.shares.sum(axis=0) - self._counts) * self._precisions
-        slope = self._each * (self.shares @ missed + of_columns)
+        of_columns = (self._records_per_component * self.shares.sum(axis=0) - self._counts) * self._precisions
+        slope = self._records_per_component * (self.shares @ missed + of_columns)
         # That of logits: shares of a column add up to 1.
         slope -= self._by_column(np.add.reduceat(self.shares * slope, self._starts, axis=1))
         slope *= self.shares

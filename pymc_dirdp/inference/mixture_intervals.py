@@ -92,11 +92,11 @@ class FitErrors:
         refits = []
         for number in range(_REFITS):
             drawn = _drawn(noisy, mixture, np.random.default_rng([seed, 2, number]))
-            again = _measured(drawn, np.random.default_rng([seed, 3, number]))
-            refits.append(fit_mixture(again, seed, bar=bar))
+            replicate = _measured(drawn, np.random.default_rng([seed, 3, number]))
+            refits.append(fit_mixture(replicate, seed, bar=bar))
             for table in tables:
                 cells, counts = _Cells.of(noisy, mixture, table), _Cells.of(drawn, mixture, table).counts
-                sums[len(table)].add(cells, _Cells.of(again, refits[-1], table), counts)
+                sums[len(table)].add(cells, _Cells.of(replicate, refits[-1], table), counts)
         return cls(noisy, mixture, tuple(refits), sums[1].curve(), sums[2].curve())
 
     def estimate(self, columns: Sequence[int], prob: Sequence[float]) -> Estimate:
@@ -199,12 +199,12 @@ class ErrorCurve:
         """The variance of what the fit misses in the cells of one table, flat."""
         places, m = cells.places(self.edges), cells.expected
         excess = self.excess[places] * np.sqrt(m.ravel())
-        usual = self.residuals[places] * cells.total.ravel()
+        expected_squares = self.residuals[places] * cells.total.ravel()
         # How much larger it is here than elsewhere: normal about 1, positive, and seen through squares, whose variance
         # is twice the square of their mean.
-        weighted = excess / (2 * (usual + excess) ** 2)
+        weighted = excess / (2 * (expected_squares + excess) ** 2)
         precision = 1 / scale_sd**2 + float(weighted @ excess)
-        scale = (1 / scale_sd**2 + float(weighted @ (cells.missed.ravel() - usual))) / precision
+        scale = (1 / scale_sd**2 + float(weighted @ (cells.missed.ravel() - expected_squares))) / precision
         # What lies between 0 and some number varies no more than if it were always at one of the ends.
         most = m.sum() if m.ndim == 1 else np.minimum(m.sum(axis=0), m.sum(axis=1, keepdims=True))
         return np.minimum(_mean_above_0(scale, precision**-0.5) * excess, (m * (most - m)).ravel())
@@ -272,7 +272,7 @@ class _Sums:
     def __init__(self, edges: Array, scales: Integers) -> None:
         self._edges, self._scales, self._sums = edges, scales, np.zeros((9, len(scales)))
 
-    def add(self, cells: _Cells, again: _Cells, drawn: Array) -> None:
+    def add(self, cells: _Cells, replicate: _Cells, drawn: Array) -> None:
         """Add a refit.
 
         Parameters
@@ -283,14 +283,14 @@ class _Sums:
             The counts without noise.
         """
         m, variance, total = cells.expected, cells.variance, cells.total
-        fit, noisy = again.expected - m, again.counts - m
-        fit_of_counts, noise = again.expected - drawn, again.counts - drawn
+        fit, noisy = replicate.expected - m, replicate.counts - m
+        fit_of_counts, noise = replicate.expected - drawn, replicate.counts - drawn
         terms = (
             np.ones_like(m),
             m / total**2,
             np.sqrt(m) * cells.missed / total**2,
             np.sqrt(m) / total,
-            again.missed / total,
+            replicate.missed / total,
             fit**2 / total,
             fit * noisy / total,
             fit_of_counts**2 / variance,
@@ -340,12 +340,12 @@ def _drawn(noisy: NoisyPairs, mixture: Mixture, rng: np.random.Generator) -> Noi
         codes.append(np.searchsorted(ends.ravel(), components + rng.random(n)) - (length - 1) * components)
     counts, pair_counts = np.empty(len(noisy.counts)), np.zeros_like(noisy.pair_counts)
     for i, code in enumerate(codes):
-        here = noisy.place(i)
-        counts[here] = np.bincount(code, minlength=lengths[i])
+        column = noisy.place(i)
+        counts[column] = np.bincount(code, minlength=lengths[i])
         for j in range(i + 1, len(codes)):
             cells = np.bincount(code * lengths[j] + codes[j], minlength=lengths[i] * lengths[j])
-            pair_counts[here, noisy.place(j)] = cells.reshape(lengths[i], lengths[j])
-            pair_counts[noisy.place(j), here] = pair_counts[here, noisy.place(j)].T
+            pair_counts[column, noisy.place(j)] = cells.reshape(lengths[i], lengths[j])
+            pair_counts[noisy.place(j), column] = pair_counts[column, noisy.place(j)].T
     return replace(noisy, counts=counts, pair_counts=pair_counts, known_records=n)
 
 
@@ -366,8 +366,8 @@ def _estimate(
     """Of normal errors; what no share and no count can be is cut off."""
     levels, tails = interval_ends(prob)
 
-    def share_quantiles(at: Array) -> Array:
-        return np.asarray(np.clip(shares + share_sds * ndtri(at)[:, None], 0.0, 1.0))
+    def share_quantiles(levels: Array) -> Array:
+        return np.asarray(np.clip(shares + share_sds * ndtri(levels)[:, None], 0.0, 1.0))
 
     # Those of a normal number that is rounded.
     count_quantiles = np.maximum(np.ceil(counts + count_sds * ndtri(tails)[:, None] - 0.5), 0.0).astype(np.int64)

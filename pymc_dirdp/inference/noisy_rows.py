@@ -221,61 +221,63 @@ class PrivateTotal:
         return float(cells * self.noise.constant - self.noise.slope * nearest - math.log(rest))
 
 
-def private_total(seen: ObservedTable, beliefs: Beliefs) -> PrivateTotal | None:
+def private_total(table: ObservedTable, beliefs: Beliefs) -> PrivateTotal | None:
     """The noisy counts of the only row of a table with a private number of records; None for other tables."""
-    number, values, noise = beliefs.n_prior, seen.observed[0][0], seen.cell_noise
+    number, values, noise = beliefs.n_prior, table.observed[0][0], table.cell_noise
     numbers = range(number + 1) if isinstance(number, int) else number
-    if not isinstance(numbers, range) or noise is None or seen.n_records is not None or seen.least or seen.blocks:
+    if not isinstance(numbers, range) or noise is None or table.n_records is not None or table.least or table.blocks:
         return None
-    if len(seen.observed) > 1 or not values.size == seen.prior.size == seen.prior.shape[-1]:
+    if len(table.observed) > 1 or not values.size == table.prior.size == table.prior.shape[-1]:
         return None
     return PrivateTotal(np.array(values, dtype=np.float64).ravel(), noise, numbers)
 
 
-def noisy_rows(seen: ObservedTable, beliefs: Beliefs) -> NoisyRows | JointRows | None:
+def noisy_rows(table: ObservedTable, beliefs: Beliefs) -> NoisyRows | JointRows | None:
     """The rows of a table whose numbers of records are all public; None for other tables.
 
     Their likelihoods are those of noise on each cell or of joint noise, or are listed where the list is short and
     concave.
     """
-    (number, _), row_prior = number_of(seen, beliefs.n_prior), row_prior_of(seen, beliefs.row_prior)
-    rows, d = seen.prior.size // seen.prior.shape[-1], seen.prior.shape[-1]
-    if seen.n_records is None or seen.least or len(seen.blocks) != rows > 1:
+    (number, _), row_prior = number_of(table, beliefs.n_prior), row_prior_of(table, beliefs.row_prior)
+    rows, d = table.prior.size // table.prior.shape[-1], table.prior.shape[-1]
+    if table.n_records is None or table.least or len(table.blocks) != rows > 1:
         return None
-    if (joint := seen.joint_rows) is not None:
-        known = joint.blocks[0].ball.zero_sum and number == sum(total for _, total in seen.blocks)
+    if (joint := table.joint_rows) is not None:
+        known = joint.blocks[0].ball.zero_sum and number == sum(total for _, total in table.blocks)
         if not known or len(joint.blocks) != rows or row_prior is not None:
             return None
         return JointRows.of(joint.blocks, joint.log_weights, published=True)
-    totals, (values, _) = np.full(rows, seen.n_records), seen.observed[0]
-    for block, total in seen.blocks if rows > 1 else ():
+    totals, (values, _) = np.full(rows, table.n_records), table.observed[0]
+    for block, total in table.blocks if rows > 1 else ():
         totals[block] = total
-    if seen.cell_noise is not None and len(seen.observed) == 1 and values.size == seen.prior.size:
+    if table.cell_noise is not None and len(table.observed) == 1 and values.size == table.prior.size:
         noisy = np.array(values, dtype=np.float64).reshape(rows, d)
-        return NoisyRows(totals, published=(noisy, seen.cell_noise.numbers))
-    return _listed_rows(seen, totals)
+        return NoisyRows(totals, published=(noisy, table.cell_noise.numbers))
+    return _listed_rows(table, totals)
 
 
 def _listed_rows(
-    seen: ObservedTable, totals: NDArray[np.int64], *, most_listed: int = 2**21, rounding: float = 1e-13
+    table: ObservedTable, totals: NDArray[np.int64], *, most_listed: int = 2**21, rounding: float = 1e-13
 ) -> NoisyRows | None:
     """Rows whose likelihoods are listed; None if the lists are long, or more convex than rounding makes them."""
-    rows, d = len(totals), seen.prior.shape[-1]
+    rows, d = len(totals), table.prior.shape[-1]
     x = np.arange(totals.max() + 1.0)
-    if x.size * seen.prior.size > most_listed:
+    if x.size * table.prior.size > most_listed:
         return None
-    each, none = seen.row_likelihoods(), np.zeros((d, len(x)))
+    likelihoods, none = table.row_likelihoods(), np.zeros((d, len(x)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        tables = np.stack([sum((one.of_cells(x, np.arange(d)[:, None]) for one in row), none) for row in each])
+        tables = np.stack(
+            [sum((likelihood.cell_loglik(x, np.arange(d)[:, None]) for likelihood in row), none) for row in likelihoods]
+        )
         bends = np.diff(tables, 2)
-    numbers = zip(each, totals.astype(np.float64), strict=True)
-    constant = float(sum(one.of_total(np.array([n]))[0] for row, n in numbers for one in row))
+    numbers = zip(likelihoods, totals.astype(np.float64), strict=True)
+    constant = float(sum(likelihood.total_loglik(np.array([n]))[0] for row, n in numbers for likelihood in row))
     possible = np.broadcast_to(x <= totals[:, None, None], tables.shape)
     if not np.isfinite(tables[possible]).all() or not math.isfinite(constant):
         return None
     if (bends[possible[..., 2:]] > rounding * np.abs(tables[possible]).max()).any():
         return None
-    no_noise = np.array([0.0, 1.0, constant / seen.prior.size])
+    no_noise = np.array([0.0, 1.0, constant / table.prior.size])
     return NoisyRows(totals, np.where(possible, tables, -np.inf), published=(np.zeros((rows, d)), no_noise))
 
 
@@ -295,8 +297,8 @@ _LOG_FACTORIALS = gammaln(np.arange(1.0, 1025.0))
 
 def _log_factorial(x: float) -> float:
     """Logarithm of x!."""
-    found: float = _LOG_FACTORIALS[int(x)] if x < len(_LOG_FACTORIALS) else math.lgamma(x + 1)
-    return found
+    log: float = _LOG_FACTORIALS[int(x)] if x < len(_LOG_FACTORIALS) else math.lgamma(x + 1)
+    return log
 
 
 def _step(normal: bool, b: float, a: float, z: float, t: Any, x: float) -> float:
@@ -404,8 +406,8 @@ def _sums(
     up, down = math.exp(odds + 2 * b * gain), math.exp(2 * b * loss - odds)
     change = math.exp(-4 * b if normal else -2 * b)
     # A cell alone has no other, whose number falls as its own rises.
-    other, fall = (n - start, 1.0) if n < math.inf else (1.0, 0.0)
-    total, first, x, term, others = 1.0, 0.0, start, 1.0, other
+    start_of_others, fall = (n - start, 1.0) if n < math.inf else (1.0, 0.0)
+    total, first, x, term, others = 1.0, 0.0, start, 1.0, start_of_others
     while others > 0 and term >= 1e-18 * total and total <= most:
         x += 1
         term *= up * (others / x)
@@ -414,7 +416,7 @@ def _sums(
         first += term * (x - start)
         up *= change if normal or x == low else 1.0
         up *= change if not normal and x == high else 1.0
-    x, term, others = start, 1.0, other
+    x, term, others = start, 1.0, start_of_others
     while x > 0 and term >= 1e-18 * total and total <= most:
         others += fall
         term *= down * (x / others)
@@ -442,22 +444,22 @@ def _listed_sums(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, 
 
 def _pair(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float) -> tuple[float, float]:
     """`log S` of two cells without n!, and the mean of the first."""
-    other = n - z[1]
+    z_of_second = n - z[1]
     if a[0] == -math.inf or a[1] == -math.inf:
         if n > 0 and a[0] == a[1]:
             return -math.inf, 0.0
         # The only term.
         start, total, first = 0.0 if a[0] == -math.inf else n, 1.0, 0.0
-    elif len(tables[0]) > 0 or not (normal or (z[0] == math.floor(z[0]) and other == math.floor(other))):
+    elif len(tables[0]) > 0 or not (normal or (z[0] == math.floor(z[0]) and z_of_second == math.floor(z_of_second))):
         start = _pair_mode(normal, b, a, z, tables, n)
         total, first = _listed_sums(normal, b, a, z, tables, n, start)
     else:
         # The noisy count is near the mode, and no logarithm is needed to begin there, unless a sampler is far away.
         start = min(max(math.floor(z[0]), 0.0), n)
-        total, first = _sums(normal, b, a[0] - a[1], z[0], other, n, start, 1e200)
+        total, first = _sums(normal, b, a[0] - a[1], z[0], z_of_second, n, start, 1e200)
         if not total <= 1e200:
             start = _pair_mode(normal, b, a, z, tables, n)
-            total, first = _sums(normal, b, a[0] - a[1], z[0], other, n, start, math.inf)
+            total, first = _sums(normal, b, a[0] - a[1], z[0], z_of_second, n, start, math.inf)
     value = math.log(total) + _log_term(normal, b, a[0], z[0], tables[0], start)
     value += _log_term(normal, b, a[1], z[1], tables[1], n - start)
     return value, start + first
@@ -521,7 +523,7 @@ def _tilted(
     modes, places = np.zeros(len(a)), np.zeros(len(a), dtype=np.int64)
     t = math.log(n / total) - largest
     while True:
-        every = []
+        all_terms = []
         mean, variance = 0.0, 0.0
         for k in range(len(a)):
             modes[k] = _mode(normal, b, a[k] + t, z[k], tables[k])
@@ -533,7 +535,7 @@ def _tilted(
                 second += terms[i] * (i - places[k]) ** 2
             mean += modes[k] + first
             variance += second - first**2
-            every.append(terms)
+            all_terms.append(terms)
         miss = n - mean
         low, high = (t, high) if miss > 0 else (low, t)
         step = t + max(min(miss / max(variance, 1e-3), 5.0), -5.0)
@@ -541,7 +543,7 @@ def _tilted(
             step = (low + high) / 2
         # Two standard deviations cost a digit of the sum over waves, and another step costs more.
         if miss**2 <= 4 * variance + 1e-6 or step in (t, low, high):
-            return t, every, modes, places, mean, variance
+            return t, all_terms, modes, places, mean, variance
         t = step
 
 
@@ -555,17 +557,17 @@ def _wave_row(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, mea
         for k in range(cells):
             value += _log_term(normal, b, 0.0, z[k], tables[k], 0.0)
         return value
-    t, every, modes, places, mean, variance = _tilted(normal, b, a, z, tables, n)
+    t, all_terms, modes, places, mean, variance = _tilted(normal, b, a, z, tables, n)
     value, gap, span, widest = -n * t, n - modes.sum(), 0, 0
     for k in range(cells):
-        value += _log_term(normal, b, a[k] + t, z[k], tables[k], modes[k]) - math.log(every[k][places[k]])
-        span += len(every[k]) - 1
-        widest = max(widest, places[k], len(every[k]) - 1 - places[k])
+        value += _log_term(normal, b, a[k] + t, z[k], tables[k], modes[k]) - math.log(all_terms[k][places[k]])
+        span += len(all_terms[k]) - 1
+        widest = max(widest, places[k], len(all_terms[k]) - 1 - places[k])
     m = int(min(span + 1.0, math.ceil(widest + 9 * math.sqrt(variance) + abs(n - mean)) + 2))
     # Terms at the same distance from the mode meet the same wave: their sum its cosine, their difference its sine.
     even, odd = np.zeros((cells, widest + 1)), np.zeros((cells, widest + 1))
     for k in range(cells):
-        terms, place = every[k], places[k]
+        terms, place = all_terms[k], places[k]
         for i in range(len(terms)):
             even[k, abs(i - place)] += terms[i]
             odd[k, abs(i - place)] += terms[i] if i > place else -terms[i]
@@ -580,7 +582,7 @@ def _wave_row(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, mea
     for start in range(0, m // 2 + 1, _WAVES):
         for j in range(_WAVES):
             # Those of j and M - j are conjugate to one another. The wave of n stands before the first cell.
-            both = 0.0 if start + j > m // 2 else (1.0 if start + j == 0 or 2 * (start + j) == m else 2.0)
+            multiplicity = 0.0 if start + j > m // 2 else (1.0 if start + j == 0 or 2 * (start + j) == m else 2.0)
             angle, turn = 0, (start + j) % m
             # Angles are added as integers, so they keep their digits.
             for i in range(widest + 1):
@@ -588,17 +590,17 @@ def _wave_row(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, mea
                 angle += turn
                 angle -= m if angle >= m else 0
             angle = (int(gap) * turn) % m
-            before[0, 0, j], before[1, 0, j] = both * circle_r[angle], -both * circle_i[angle]
+            before[0, 0, j], before[1, 0, j] = multiplicity * circle_r[angle], -multiplicity * circle_i[angle]
         waves[:] = 0.0
         for k in range(cells):
             real, imaginary, real_x, imaginary_x = waves[0, k], waves[1, k], waves[2, k], waves[3, k]
-            for i in range(max(places[k], len(every[k]) - 1 - places[k]) + 1):
-                here, there = even[k, i], odd[k, i]
+            for i in range(max(places[k], len(all_terms[k]) - 1 - places[k]) + 1):
+                even_term, odd_term = even[k, i], odd[k, i]
                 for j in range(_WAVES):
-                    real[j] += here * cosines[i, j]
-                    imaginary[j] += there * sines[i, j]
-                    real_x[j] += i * there * cosines[i, j]
-                    imaginary_x[j] += i * here * sines[i, j]
+                    real[j] += even_term * cosines[i, j]
+                    imaginary[j] += odd_term * sines[i, j]
+                    real_x[j] += i * odd_term * cosines[i, j]
+                    imaginary_x[j] += i * even_term * sines[i, j]
             for j in range(_WAVES):
                 before[0, k + 1, j] = before[0, k, j] * real[j] - before[1, k, j] * imaginary[j]
                 before[1, k + 1, j] = before[0, k, j] * imaginary[j] + before[1, k, j] * real[j]

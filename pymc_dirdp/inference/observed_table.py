@@ -1,10 +1,9 @@
-"""What is known of one table: what was published of it, whatever hands it over, and the analyst's own priors.
+"""The input of inference for one table: its published outputs and the priors of the analyst.
 
-1. An `ObservedTable` is what inference has to know of a table. :mod:`pymc_dirdp.releases.opened` makes those of a
-   release.
+1. An `ObservedTable` has everything that inference needs. :mod:`pymc_dirdp.releases.opened` creates those of a release.
 2. A `MechanismOutput` is the output of a mechanism without a release.
 3. Several releases of the same records are `pooled`: their likelihoods multiply.
-4. `Beliefs` are the analyst's, and the priors of shares, rows and numbers of records follow from them, checked.
+4. `Beliefs` are the priors of the analyst for shares, rows and numbers of records; functions here validate them.
 """
 
 import math
@@ -29,56 +28,55 @@ from pymc_dirdp.sampling.exact import positive_frequencies
 
 Labels = tuple[tuple[str, list[Any] | NDArray[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
-# Smaller priors are nobody's, and to larger ones a double cannot add a record.
-_LEAST_PRIOR, _MOST_PRIOR = 1e-100, 1e16
+# Nobody uses smaller priors; adding a record to a larger one does not change a double.
+_LEAST_PRIOR, _MAX_PRIOR = 1e-100, 1e16
 _FAR_TOO_LARGE = "no posterior can be computed from its numbers, some of which are far too large or too small"
 
 
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ObservedTable:
-    """One table, and all that was published of it: by a release, by a mechanism alone, or by several of those.
+    """One table and its published outputs, from one or several releases or mechanisms.
 
     Attributes
     ----------
     name : str
-        That of the table.
+        Name of the table.
     prior : array
-        Of the shares, in the shape of the table: the default of an analyst.
+        Default prior of the shares, in the shape of the table.
     n_records : int or None
-        How many records the table holds; None if that is private.
+        The number of records in the table; None if it is private.
     cell_labels, share_labels : Labels
-        Axes of the table of counts, and of the shares as they are shown.
+        Axes of the table of counts, and of the shares in results.
     mechanism_names : tuple of str
-        The mechanisms that put it out.
+        The mechanisms of the outputs.
     observed : sequence of (array, Labels)
-        What was published, by release: values and their axes.
+        The published values and their axes, by release.
     row_likelihoods : callable
-        Returns, for each row, the likelihoods of all outputs, which are independent given the counts. An ArgumentError
-        says that the distribution is no product.
+        Returns, for each row, the likelihoods of all outputs, which are independent given the counts. Raises
+        ArgumentError if the distribution is not a product over cells.
     damaged : callable
-        Returns the error about numbers that no mechanism can release, given what is wrong with them.
+        Returns the error for numbers that no mechanism can release, from a description of the problem.
     family : str, default "dirichlet"
-        Or `"beta"`, of which the shares of success are shown.
+        For `"beta"`, results have the shares of success.
     block_likelihoods : callable, optional
-        Returns the likelihoods of the cells of blocks, given their rows by number, shape `(blocks, rows)`. If there is
-        one, the cells of a block are taken as one row: a priori its records divide among its rows as
+        Returns the likelihoods of the cells of blocks, from row numbers of shape `(blocks, rows)`. If it is not None,
+        the cells of a block are treated as one row: a priori its records divide among its rows as
         `Dirichlet(sums of the prior of each row)`.
     least : int, default 0
-        What every cell is guaranteed to hold.
+        The public lower bound of the count of every cell.
     blocks : sequence of (array of int, int)
-        The rows, by number, whose records add up to a number that is public or that the output tells, and that number;
-        often none.
+        Groups of rows, by number, whose total number of records is public or published, and this total; often empty.
     possible_records : range, optional
         Private numbers of records on which the release's own draws have a uniform prior, if they have one.
     cell_noise : CellNoise, optional
-        The noise on each cell, where one noisy table is all that was released.
+        The noise on each cell, if one noisy table is the only output.
     joint_rows : JointLikelihoods, optional
-        The likelihood of all rows together, where noise has a latent radius.
+        The joint likelihood of all rows, if the noise has a latent radius.
     noise_group : tuple of str, default ()
-        The names of all tables that share the radius, if others do.
+        The names of all tables that share the radius, if there are several.
     measurements : sequence of Measurement
-        The noisy marginals of all tables of the release, where the table was released by marginals; often none.
+        The noisy marginals of all tables of the release, if it released marginals; often empty.
     """
 
     name: str
@@ -102,56 +100,58 @@ class ObservedTable:
 
 
 @contextmanager
-def computing(seen: ObservedTable) -> Iterator[None]:
-    """Turn a failed computation into an error: about the output if that fits no table of counts, or about us.
+def computing(table: ObservedTable) -> Iterator[None]:
+    """Turn a failed computation into an error about the output, or into an internal error.
 
     Raises
     ------
     InternalError
-        If arithmetic failed on numbers with which it must not.
+        If arithmetic fails for valid numbers.
     """
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
             yield
     except ArgumentError as error:
-        raise seen.damaged(f"no posterior can be computed from its numbers ({error})") from error
+        raise table.damaged(f"no posterior can be computed from its numbers ({error})") from error
     except ArithmeticError as error:
-        # Numbers are such that what follows from them must be computable.
-        small = all(np.all(np.abs(values) <= MAX_RECORDS) for values, _ in seen.observed)
-        if small and np.all((seen.prior >= _LEAST_PRIOR) & (seen.prior <= _MOST_PRIOR)):
-            raise InternalError(f"The posterior of {seen.name!r} could not be computed. Please report this.") from error
-        raise seen.damaged(_FAR_TOO_LARGE) from error
+        # The numbers are in the range for which all results must be computable.
+        small = all(np.all(np.abs(values) <= MAX_RECORDS) for values, _ in table.observed)
+        if small and np.all((table.prior >= _LEAST_PRIOR) & (table.prior <= _MAX_PRIOR)):
+            raise InternalError(
+                f"The posterior of {table.name!r} could not be computed. Please report this."
+            ) from error
+        raise table.damaged(_FAR_TOO_LARGE) from error
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class MechanismOutput:
-    """The output of a mechanism, by its own `release` or `sample`, to be passed to `analyse` or `estimate`.
+    """The output of a mechanism's `release` or `sample` method, for `analyse` or `estimate`.
 
     Parameters
     ----------
     mechanism : Mechanism
-        What drew it. Its distribution is a product over cells for all mechanisms here, except a
-        :class:`~pymc_dirdp.papers.HellingerMechanism` with more than two categories. Of a
-        :class:`~pymc_dirdp.mechanisms.ZeroSumJointTableMechanism`, one output.
+        The mechanism of the output. The likelihood is a product over cells for all mechanisms except a
+        :class:`~pymc_dirdp.papers.HellingerMechanism` with more than two categories. A
+        :class:`~pymc_dirdp.mechanisms.ZeroSumJointTableMechanism` accepts one output only.
     values : array_like, shape `(..., d)` or `(k, ..., d)`
-        One output, or k independent ones of the same counts: what the guarantee is about, such as noisy counts or
-        draws of a Dirichlet distribution. Draws that were made *from* noisy counts are not.
+        One output, or k independent outputs for the same counts. Pass what the guarantee covers, such as noisy counts
+        or Dirichlet draws, and not draws that were sampled *from* noisy counts.
     prior : array_like, shape `(..., d)`
-        Of the shares, positive; in the shape of the table. It is yours, and costs no privacy.
+        Your prior of the shares, positive, in the shape of the table. It does not use privacy budget.
     n_records : int, optional
-        The number of records, where it is public and the mechanism does not hold it.
+        The number of records, if it is public and not a parameter of the mechanism.
     sampler : {"exact", "fast"}, optional
-        What drew it; by default the mechanism's own default, as in `sample` and `release`.
+        The sampler of the output; by default the default of the mechanism, as in `sample` and `release`.
     steps : int, optional
-        Of the urn that drew it, if they were chosen; by default those that `sample` takes.
+        Number of steps of the urn, if you chose it; by default that of `sample`.
     name : str, default "p"
-        What the shares are called.
+        The name of the shares.
 
     Notes
     -----
-    The input of a :class:`~pymc_dirdp.papers.SimplexMechanism` is taken to be counts by `n_records`, none of them
-    0. Floors of its domain that are higher are not used.
+    The input of a :class:`~pymc_dirdp.papers.SimplexMechanism` is assumed to be positive counts divided by `n_records`.
+    Higher floors of its domain are not used.
 
     References
     ----------
@@ -176,45 +176,47 @@ class MechanismOutput:
     steps: int | None = None
     name: str = "p"
     reproducible: ClassVar[bool] = False
-    """Whether it says that a seed was used, as a release does."""
+    """Whether the release records the use of a seed."""
 
     @classmethod
-    def of(cls, thing: object) -> Self | None:
-        """The thing if it is the output of a mechanism, and None if it is anything else."""
-        return thing if isinstance(thing, cls) else None
+    def of(cls, instance: object) -> Self | None:
+        """The object if it is the output of a mechanism, and None otherwise."""
+        return instance if isinstance(instance, cls) else None
 
     def __post_init__(self) -> None:
         known = Mechanism.of(self.mechanism)
         if known is None:
             raise ArgumentError(f"Expected a mechanism, got {type_name(self.mechanism)}.")
         if not isinstance(self.name, str) or not self.name or "/" in self.name:
-            raise ArgumentError("Expected name to be a text without '/'.")
-        prior, given = positive_array(prior=self.prior), numbers_or_none(self.values)
-        if given is None or not np.all(np.isfinite(given)):
+            raise ArgumentError("Expected name to be a string without '/'.")
+        prior, numbers = positive_array(prior=self.prior), numbers_or_none(self.values)
+        if numbers is None or not np.all(np.isfinite(numbers)):
             raise ArgumentError("Expected values to be an array of finite numbers.")
-        values = given[None] if given.ndim == prior.ndim else given.copy()
+        values = numbers[None] if numbers.ndim == prior.ndim else numbers.copy()
         if values.shape[1:] != prior.shape or len(values) == 0:
             raise ArgumentError(
                 f"Expected values to have the shape of the prior, {prior.shape}, or several outputs of it, got "
-                f"{given.shape}."
+                f"{numbers.shape}."
             )
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "prior", prior)
         object.__setattr__(self, "n_records", self.mechanism.public_records(self.n_records))
         object.__setattr__(self, "sampler", self.mechanism.checked_sampler(self.sampler))
         object.__setattr__(self, "steps", self.mechanism.checked_steps(self.steps, str(self.sampler)))
-        # Anyone who hands over what cannot be read learns of it here.
+        # Raise errors about an unusable output here, and not later.
         if self.observed_table.joint_rows is None:
             self._row_likelihoods()
 
     @cached_property
     def observed_table(self) -> ObservedTable:
-        """What inference reads of it."""
+        """The output as input of inference."""
         labels = tuple((f"{self.name}_dim_{axis}", None) for axis in range(self.prior.ndim))
         mechanism, is_alone = self.mechanism, len(self.values) == 1
         joint_rows = mechanism.joint_rows(self.values[0])
         if joint_rows is not None and not is_alone:
-            raise ArgumentError("Expected one output of a joint mechanism: several are not read together.")
+            raise ArgumentError(
+                "Expected one output of a joint mechanism, got several: inference cannot combine them. Pass one."
+            )
         return ObservedTable(
             name=self.name,
             prior=self.prior,
@@ -233,11 +235,11 @@ class MechanismOutput:
 
     @property
     def observed_tables(self) -> dict[str, ObservedTable]:
-        """The table by its name, as those of a release."""
+        """The table by name, as for a release."""
         return {self.name: self.observed_table}
 
     def replicates(self, counts: Mapping[str, Integers], rng: np.random.Generator) -> dict[str, Array]:
-        """As many outputs of each of several tables of counts, by the name of the table."""
+        """The same number of simulated outputs for each of several tables of counts, by the name of the table."""
         steps, table = self.steps, TableMechanism.of(self.mechanism)
         if steps is None and table is not None:
             steps = table.steps(str(self.sampler), self.n_records)
@@ -248,112 +250,114 @@ class MechanismOutput:
 
     @cached_property
     def _rows(self) -> list[list[RowLikelihood]]:
-        each = [
+        by_output = [
             self.mechanism.likelihoods_of_rows(
                 output, n_records=self.n_records, sampler=str(self.sampler), steps=self.steps
             )
             for output in self.values
         ]
-        return [list(row) for row in zip(*each, strict=True)]
+        return [list(row) for row in zip(*by_output, strict=True)]
 
     def _damaged(self, problem: str) -> ArgumentError:
         return ArgumentError(f"{problem[:1].upper()}{problem[1:]}. Check the output, the mechanism and n_records.")
 
 
 def replicates_of(mechanism: Mechanism, counts: Integers, n: int, steps: int | None, rng: np.random.Generator) -> Array:
-    """`n` outputs of each of several tables of counts, shape `(tables, n, ...)`; of shares those of an urn's steps."""
+    """`n` outputs for each table of counts, shape `(tables, n, ...)`; shares are rounded like those of the urn."""
     values = mechanism.replicates(counts.astype(np.float64), n, rng)
     if steps is None:
         return values
-    # What an urn of so many steps shows of shares: its counts given its own limit are multinomial.
+    # The counts of an urn given its limit are multinomial.
     return np.asarray(positive_frequencies(rng.multinomial(steps, values / values.sum(axis=-1, keepdims=True)), steps))
 
 
 def pooled(tables: Sequence[ObservedTable], *, own_prior: bool) -> ObservedTable:
-    """One table that several releases tell of, checked. Whatever does not add up is that of the first.
+    """Combine the outputs of several releases of one table. Other attributes are those of the first.
 
     Parameters
     ----------
     tables : sequence of ObservedTable
         The table of each release.
     own_prior : bool
-        Whether the analyst has a prior of their own; otherwise all models must have the same.
+        Whether the analyst passes a prior; otherwise all models must have the same prior.
 
     Raises
     ------
     ArgumentError
-        If they are not the same table of the same records.
+        If the tables are not the same table of the same records.
     """
     first, *others = tables
     if others and any(table.joint_rows is not None for table in tables):
         raise ArgumentError(
-            f"The rows of {first.name!r} share the noise of a joint release, which is not read together with others. "
-            "Analyse each by itself."
+            f"The rows of {first.name!r} share the noise of a joint release, which cannot be combined with other "
+            "releases. Analyse each release separately."
         )
     if len({len(table.measurements) > 0 for table in tables}) > 1:
         raise ArgumentError(
-            f"{first.name!r} was released by marginals, and in another release it was not, so they are not read "
-            "together. Analyse each by itself."
+            f"{first.name!r} was released by marginals in one release only, so the releases cannot be combined. "
+            "Analyse each release separately."
         )
-    for other in others:
-        for what, one, two in (
-            ("shape", first.prior.shape, other.prior.shape),
-            ("family", first.family, other.family),
-            ("labels", first.share_labels, other.share_labels),
-            ("number of records", first.n_records, other.n_records),
+    for table in others:
+        for what, a, b in (
+            ("shape", first.prior.shape, table.prior.shape),
+            ("family", first.family, table.family),
+            ("labels", first.share_labels, table.share_labels),
+            ("number of records", first.n_records, table.n_records),
         ):
-            if one != two:
+            if a != b:
                 raise ArgumentError(
-                    f"The table {first.name!r} has another {what} in another release, so they do not tell of the same "
-                    "records. Analyse each by itself."
+                    f"The table {first.name!r} has a different {what} in another release, so the releases are not "
+                    "about the same records. Analyse each release separately."
                 )
-        totals = [[(rows.tolist(), total) for rows, total in one.blocks] for one in (first, other)]
+        totals = [[(rows.tolist(), total) for rows, total in blocks] for blocks in (first.blocks, table.blocks)]
         if min(map(len, totals)) > 1 and totals[0] != totals[1]:
             raise ArgumentError(
-                f"The outputs of {first.name!r} tell of different numbers of records in its rows, so they are not "
-                "about the same records. Analyse each by itself."
+                f"The outputs of {first.name!r} have different numbers of records in its rows, so they are not about "
+                "the same records. Analyse each release separately."
             )
-        if not own_prior and not np.array_equal(first.prior, other.prior):
+        if not own_prior and not np.array_equal(first.prior, table.prior):
             raise ArgumentError(
-                f"The models of the releases have different priors of {first.name!r}. Say which you hold, as prior=."
+                f"The models of the releases have different priors of {first.name!r}. Pass your prior as prior=."
             )
     if not others:
         return first
     ranges = [table.possible_records for table in tables if table.possible_records is not None]
-    common = range(max(some[0] for some in ranges), min(some[-1] for some in ranges) + 1) if ranges else ()
+    common = (
+        range(max(possible[0] for possible in ranges), min(possible[-1] for possible in ranges) + 1) if ranges else ()
+    )
     return replace(
         first,
         mechanism_names=tuple(dict.fromkeys(chain.from_iterable(table.mechanism_names for table in tables))),
-        observed=[one for table in tables for one in table.observed],
+        observed=[output for table in tables for output in table.observed],
         row_likelihoods=partial(_all_likelihoods, [table.row_likelihoods for table in tables]),
-        # All guarantees hold, so the largest does.
+        # All lower bounds hold, so the largest does.
         least=max(table.least for table in tables),
-        # That output which tells most of numbers of records; the others do not contradict it.
+        # The output with the most public numbers of records; the others are consistent with it.
         blocks=max((table.blocks for table in tables), key=len),
         possible_records=common or None,
-        # Several noisy tables are no single one.
+        # Several noisy tables do not have a single noise.
         cell_noise=None,
-        measurements=[one for table in tables for one in table.measurements],
+        measurements=[measurement for table in tables for measurement in table.measurements],
     )
 
 
-def _all_likelihoods(each: Sequence[Callable[[], list[list[RowLikelihood]]]]) -> list[list[RowLikelihood]]:
-    return [list(chain.from_iterable(row)) for row in zip(*(likelihoods() for likelihoods in each), strict=True)]
+def _all_likelihoods(functions: Sequence[Callable[[], list[list[RowLikelihood]]]]) -> list[list[RowLikelihood]]:
+    return [list(chain.from_iterable(row)) for row in zip(*(likelihoods() for likelihoods in functions), strict=True)]
 
 
 type OfTotal = Callable[[Array], Array]
-"""Logarithms of weights of totals."""
+"""A function that returns log-weights of totals."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Beliefs:
-    """What the analyst takes for granted about one table. Their own, and free: no privacy is spent.
+    """The priors of the analyst for one table. They do not use privacy budget.
 
     Attributes
     ----------
     prior : array_like, optional
-        Of the shares, in the shape of the table; by default that of the model.
+        Prior of the shares, in the shape of the table; by default that of the model.
     n_prior : int or array_like, optional
         Of a private number of records. An integer n is a uniform prior on 0 to n, a `range` one on its numbers; an
         array has the weights of 0, 1, 2, ....
@@ -368,15 +372,15 @@ class Beliefs:
 
 def prior_of(output: ObservedTable, prior: ArrayLike | None) -> Array:
     """The prior of the shares: that of the analyst, or the model's own."""
-    given = output.prior if prior is None else positive_array(prior=prior, min_entries=1)
-    if np.any((given < _LEAST_PRIOR) | (given > _MOST_PRIOR)):
+    alpha = output.prior if prior is None else positive_array(prior=prior, min_entries=1)
+    if np.any((alpha < _LEAST_PRIOR) | (alpha > _MAX_PRIOR)):
         raise output.damaged(_FAR_TOO_LARGE)
-    if given.shape != output.prior.shape:
+    if alpha.shape != output.prior.shape:
         raise ArgumentError(
             f"Expected the prior of {output.name!r} to have the shape of the table, {output.prior.shape}, got "
-            f"{given.shape}."
+            f"{alpha.shape}."
         )
-    return given
+    return alpha
 
 
 def row_prior_of(output: ObservedTable, row_prior: ArrayLike | None) -> Array | None:
@@ -385,15 +389,15 @@ def row_prior_of(output: ObservedTable, row_prior: ArrayLike | None) -> Array | 
         return None
     shape = output.prior.shape[:-1]
     if not shape or output.prior.size == output.prior.shape[-1]:
-        raise ArgumentError(f"row_prior is for tables of several rows, and {output.name!r} has one.")
-    given = positive_array(row_prior=row_prior)
-    if given.shape != shape:
-        raise ArgumentError(f"Expected row_prior of {output.name!r} to have the shape {shape}, got {given.shape}.")
-    return given.ravel()
+        raise ArgumentError(f"row_prior is for tables of several rows, and {output.name!r} has one row. Leave it out.")
+    alpha = positive_array(row_prior=row_prior)
+    if alpha.shape != shape:
+        raise ArgumentError(f"Expected row_prior of {output.name!r} to have the shape {shape}, got {alpha.shape}.")
+    return alpha.ravel()
 
 
 def number_of(output: ObservedTable, n_prior: int | range | ArrayLike | None) -> tuple[int, OfTotal | None]:
-    """The largest number of records that is possible, and the prior of a private one."""
+    """The largest possible number of records, and the log-prior of a private number."""
     if output.n_records is not None:
         if n_prior is not None:
             raise ArgumentError(
@@ -408,7 +412,7 @@ def number_of(output: ObservedTable, n_prior: int | range | ArrayLike | None) ->
         )
     if isinstance(n_prior, range):
         if len(n_prior) == 0 or n_prior.step != 1 or n_prior[0] < 0:
-            raise ArgumentError("Expected the range of n_prior to hold integers from 0 on, in steps of 1.")
+            raise ArgumentError("Expected n_prior to be a range of nonnegative integers with step 1.")
         least, weight = n_prior[0], -float(np.log(len(n_prior)))
         return n_prior[-1], lambda totals: np.where(totals >= least, weight, -np.inf)
     weights = numbers_or_none(n_prior)
@@ -416,14 +420,14 @@ def number_of(output: ObservedTable, n_prior: int | range | ArrayLike | None) ->
         most = integer(1, n_prior=n_prior)
         return most, lambda totals: np.full(np.shape(totals), -np.log(most + 1.0))
     if weights.ndim != 1 or len(weights) < 2 or not np.all(np.isfinite(weights) & (weights >= 0)) or not weights.any():
-        raise ArgumentError("Expected n_prior to be an integer or a list of weights, at least 0 and not all 0.")
+        raise ArgumentError("Expected n_prior to be an integer, or nonnegative weights that are not all 0.")
     with np.errstate(divide="ignore"):
         logs = np.log(weights / weights.sum())
 
     def log_prior(totals: Array) -> Array:
         below = np.floor(totals).astype(np.int64)
         part = totals - below
-        # Where a weight is 0 nothing between it and its neighbour is possible; 0 times infinity must not be.
+        # Next to a weight of 0 no number is possible. This avoids 0 times infinity.
         with np.errstate(invalid="ignore"):
             between = (1 - part) * logs[below] + part * logs[np.minimum(below + 1, len(logs) - 1)]
         return np.asarray(np.where(part == 0, logs[below], between))

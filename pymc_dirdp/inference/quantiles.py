@@ -79,16 +79,16 @@ def count_quantiles(levels: Array, *counts: Lists, shares: Sequence[Array] = ())
     d = counts[0].size
     cell, level = np.tile(np.arange(d), len(levels)), np.repeat(levels, d) * (1 - 1e-14)
     # That of a mixture lies between those of its parts.
-    lows, highs = zip(*(_bracket(of, cell, level) for of in counts), strict=True)
+    lows, highs = zip(*(_bracket(part, cell, level) for part in counts), strict=True)
     low: Integers = np.stack(lows).min(axis=0)
     high: Integers = np.stack(highs).max(axis=0)
     active = np.flatnonzero(low < high)
     while len(active):
-        middle, at = (low[active] + high[active]) // 2, cell[active]
-        found = np.zeros(len(active))
-        for number, of in enumerate(counts):
-            found += probability_up_to(of, at, middle) * (shares[number][at] if shares else 1.0)
-        enough = found >= level[active]
+        middle, cells_left = (low[active] + high[active]) // 2, cell[active]
+        probability = np.zeros(len(active))
+        for number, part in enumerate(counts):
+            probability += probability_up_to(part, cells_left, middle) * (shares[number][cells_left] if shares else 1.0)
+        enough = probability >= level[active]
         high[active], low[active] = np.where(enough, middle, high[active]), np.where(enough, low[active], middle + 1)
         active = active[low[active] < high[active]]
     quantiles: Integers = low.reshape(len(levels), d)
@@ -97,8 +97,8 @@ def count_quantiles(levels: Array, *counts: Lists, shares: Sequence[Array] = ())
 
 def _bracket(counts: Lists, cell: Integers, level: Array) -> tuple[Integers, Integers]:
     """The first and the last number between which quantiles of some distributions are."""
-    of, start, length, mass = counts.pieces
-    cumulative, first = np.cumsum(mass), np.searchsorted(of, np.arange(counts.size + 1))
+    cell_of_piece, start, length, mass = counts.pieces
+    cumulative, first = np.cumsum(mass), np.searchsorted(cell_of_piece, np.arange(counts.size + 1))
     before = (cumulative - mass)[first[:-1]]
     piece = np.clip(np.searchsorted(cumulative, before[cell] + level), first[cell], first[cell + 1] - 1)
     within = counts.reaching(piece, level - (cumulative - mass)[piece] + before[cell])
@@ -111,27 +111,32 @@ def _bracket(counts: Lists, cell: Integers, level: Array) -> tuple[Integers, Int
 
 def probability_up_to(counts: Lists, cell: Integers, x: Integers) -> Array:
     """The probability of the numbers up to some, each of one of the distributions."""
-    of, start, length, mass = counts.pieces
-    cumulative, first = np.concatenate([[0.0], np.cumsum(mass)]), np.searchsorted(of, np.arange(counts.size + 1))
+    cell_of_piece, start, length, mass = counts.pieces
+    cumulative, first = (
+        np.concatenate([[0.0], np.cumsum(mass)]),
+        np.searchsorted(cell_of_piece, np.arange(counts.size + 1)),
+    )
     # Numbers of all distributions follow one another.
     place = np.concatenate([[0], np.cumsum(counts.highs - counts.lows + 1)]) - np.append(counts.lows, 0)
-    before = np.searchsorted(place[of] + start, place[cell] + np.minimum(x, counts.highs[cell]), side="right")
+    before = np.searchsorted(
+        place[cell_of_piece] + start, place[cell] + np.minimum(x, counts.highs[cell]), side="right"
+    )
     piece = np.maximum(before - 1, first[cell])
     room = np.clip(x - start[piece] + 1, 0, length[piece])
     whole = room == length[piece]
-    found: Array = cumulative[piece + whole] - cumulative[first[cell]]
-    some = np.flatnonzero(~whole & (room > 0))
-    found[some] += counts.first_of(piece[some], room[some])
-    return found
+    probabilities: Array = cumulative[piece + whole] - cumulative[first[cell]]
+    parts = np.flatnonzero(~whole & (room > 0))
+    probabilities[parts] += counts.first_of(piece[parts], room[parts])
+    return probabilities
 
 
 def sums_of_others(alpha: Array) -> Array:
     """For each parameter the sum of the others of its row, shape (rows, d)."""
     # Sums of those before and after each, because a difference would lose the digits of small ones.
-    found = np.zeros(alpha.shape)
-    found[:, 1:] += np.cumsum(alpha[:, :-1], axis=1)
-    found[:, :-1] += np.cumsum(alpha[:, :0:-1], axis=1)[:, ::-1]
-    return found
+    sums = np.zeros(alpha.shape)
+    sums[:, 1:] += np.cumsum(alpha[:, :-1], axis=1)
+    sums[:, :-1] += np.cumsum(alpha[:, :0:-1], axis=1)[:, ::-1]
+    return sums
 
 
 def share_mixture(
@@ -152,28 +157,28 @@ def share_mixture(
     take = masses > negligible
     x, cell, masses = x[take], cell[take], masses[take]
     first, second = units[cell] * x, units[cell] * (totals[cell] - x)
-    own, others = priors
-    return Mixture(own[cell] + first, others[cell] + second, masses, cell, counts.size)
+    alphas, others = priors
+    return Mixture(alphas[cell] + first, others[cell] + second, masses, cell, counts.size)
 
 
 def _nodes_of_short_blocks(counts: Lists, total: Integers, unit: Array) -> tuple[Array, Integers, Array]:
     """Gauss nodes of blocks that are short for a share, the cell of each, and their masses."""
     cell, first, size, _ = counts.pieces
     piece = np.arange(len(cell))
-    found: list[tuple[Array, Integers, Array]] = []
+    parts: list[tuple[Array, Integers, Array]] = []
     while len(piece):
         last = first + size - 1
         records = unit[cell[piece]] * np.maximum(np.minimum(first, total[cell[piece]] - last), 0)
         long = (size > NODES) & (size * unit[cell[piece]] > 4 * np.sqrt(records + 9))
         for length in np.unique(size[~long]).tolist():
-            some = np.flatnonzero(~long & (size == length))
+            chosen = np.flatnonzero(~long & (size == length))
             offsets, rule = block_rule(length)
-            x, of = (first[some, None] + offsets).ravel(), np.repeat(piece[some], NODES)
-            found.append((x, cell[of], np.tile(rule, len(some)) * counts.densities(x, of)))
+            x, piece_of_node = (first[chosen, None] + offsets).ravel(), np.repeat(piece[chosen], NODES)
+            parts.append((x, cell[piece_of_node], np.tile(rule, len(chosen)) * counts.densities(x, piece_of_node)))
         piece, half = np.repeat(piece[long], 2), np.repeat(size[long] // 2, 2)
         first = np.stack([first[long], first[long] + size[long] // 2], axis=1).ravel()
         size = half
-    x, cells, masses = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    x, cells, masses = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     order = np.argsort(cells, kind="stable")
     return x[order], cells[order], masses[order]
 
@@ -220,23 +225,23 @@ def _root(
     """
     t, level = start.copy(), np.broadcast_to(levels[:, None], start.shape)
     low, high = np.full(t.shape, -_FARTHEST), np.full(t.shape, _FARTHEST)
-    found, active = np.full(t.shape, np.nan), np.ones(t.shape, dtype=bool)
+    values, active = np.full(t.shape, np.nan), np.ones(t.shape, dtype=bool)
     # Only distributions with a smaller parameter have something at the ends.
     if min(mixture.first.min(), mixture.second.min()) < 0.1:
         for end in (low, high):
             value, _, _ = _distribution(mixture, end, active[0])
             past = active & ((value > level) if end is low else (value < level))
-            t[past], found[past], active[past] = end[past], value[past], False
+            t[past], values[past], active[past] = end[past], value[past], False
     close = closeness * np.minimum(level, 1 - level)
     for step in range(steps):
         rows, cells = active.any(axis=1), active.any(axis=0)
         if not rows.any():
             break
         value, slope, curvature = _distribution(mixture, t[rows], cells)
-        now, error = active[rows], level[rows] - value
-        found[rows] = np.where(now, value, found[rows])
-        low[rows] = np.where(now & (error > 0), t[rows], low[rows])
-        high[rows] = np.where(now & (error <= 0), t[rows], high[rows])
+        is_active, error = active[rows], level[rows] - value
+        values[rows] = np.where(is_active, value, values[rows])
+        low[rows] = np.where(is_active & (error > 0), t[rows], low[rows])
+        high[rows] = np.where(is_active & (error <= 0), t[rows], high[rows])
         # Newton's method for the logit of the distribution function, which is nearly a line in both tails, with
         # Halley's correction: the error after the step is of the third order.
         spare = value * (1 - value)
@@ -246,10 +251,10 @@ def _root(
         middle = (low[rows] + high[rows]) / 2
         useful = (new > low[rows]) & (new < high[rows]) & (step < sure_steps or step % 2 == 0)
         new = np.where(useful, new, middle)
-        now = now & (np.abs(error) > close[rows]) & (low[rows] < middle) & (middle < high[rows])
-        active[rows] = now
-        t[rows] = np.where(now, new, t[rows])
-    return t, found
+        is_active = is_active & (np.abs(error) > close[rows]) & (low[rows] < middle) & (middle < high[rows])
+        active[rows] = is_active
+        t[rows] = np.where(is_active, new, t[rows])
+    return t, values
 
 
 def _distribution(
@@ -266,16 +271,19 @@ def _distribution(
     normal, skewed = _paulson(mixture, t), np.minimum(mixture.first, mixture.second) < few
     row, near = np.nonzero((np.abs(normal) < far) | skewed)
     place = row * mixture.size + cell[near]
-    x, y, at = mixture.first[near], mixture.second[near], t.ravel()[place]
+    x, y, logits = mixture.first[near], mixture.second[near], t.ravel()[place]
     log_density = x * log_expit(t).ravel()[place] + y * log_expit(-t).ravel()[place] - mixture.log_beta[near]
     density = masses[near] * np.exp(log_density)
     # Shares above a half by what is left of 1, which keeps its digits.
-    below, low = np.empty(len(at)), at < 0
-    below[low], below[~low] = betainc(x[low], y[low], expit(at[low])), betaincc(y[~low], x[~low], expit(-at[~low]))
+    below, low = np.empty(len(logits)), logits < 0
+    below[low], below[~low] = (
+        betainc(x[low], y[low], expit(logits[low])),
+        betaincc(y[~low], x[~low], expit(-logits[~low])),
+    )
     # Nodes far below the share count in full and those far above not at all.
-    whole = np.stack([np.bincount(cell, np.where(one > 0, masses, 0.0), mixture.size) for one in normal])
+    whole = np.stack([np.bincount(cell, np.where(part > 0, masses, 0.0), mixture.size) for part in normal])
     corrected = masses[near] * (below - (normal[row, near] > 0))
-    parts = (corrected, density, density * (x * expit(-at) - y * expit(at)))
+    parts = (corrected, density, density * (x * expit(-logits) - y * expit(logits)))
     value, slope, curvature = (np.bincount(place, part, t.size).reshape(shape) for part in parts)
     return (whole + value) / np.bincount(cell, masses, mixture.size), slope, curvature
 

@@ -1,11 +1,11 @@
-"""Rows of counts given an output: independent cells, tilted so that they add up to the total.
+"""Posterior of rows of counts given an output: independent cells, tilted so that their mean sum is the total.
 
-1. A row has a Dirichlet-multinomial prior and one likelihood for each cell, so its counts are independent numbers given
-   their total. Their weights are tilted so that the total is what they add up to on average; then the distribution of
-   the sum is known best where it is asked for.
-2. Tilts of all rows are found at once, by Newton's method between bounds on lists of few points.
-3. The distribution of a count given the total follows from the sum of all other counts of the row,
-   :mod:`pymc_dirdp.inference.lattice`. Rows of about the same length are summed together.
+1. A row has a Dirichlet-multinomial prior and one likelihood for each cell. So its counts are independent integers,
+   conditioned on their total. Their weights are tilted so that the mean of the sum is the total, where the distribution
+   of the sum is most accurate.
+2. The tilts of all rows are computed together, by bracketed Newton steps on coarse lists.
+3. The distribution of a count given the total follows from the sum of all other counts of the row, see
+   :mod:`pymc_dirdp.inference.lattice`. Rows of similar length are summed together.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,30 +38,30 @@ class RowPosterior:
     """The distribution of one row of counts given an output whose likelihood is a product over cells.
 
     A priori the shares are `p ~ Dirichlet(alpha)` and the counts `x ~ Multinomial(total, p)`. The output has the
-    likelihood `exp(log_factor) * prod_i exp(log_likelihood(x_i, i))`. Then `p | x` is `Dirichlet(alpha + x)` whatever
-    was released, and `P(x | output)` is proportional to a product of one weight for each cell (Theory, section 16).
+    likelihood `exp(log_factor) * prod_i exp(log_likelihood(x_i, i))`. Then `p | x` is `Dirichlet(alpha + x)` for any
+    output, and `P(x | output)` is proportional to a product of one weight for each cell (Theory, section 16).
 
     Parameters
     ----------
     alpha : array, shape (d,)
         Prior of the analyst; positive. It need not be the prior of the mechanism.
     total : int
-        Number of records, known.
+        The known number of records.
     log_likelihood : callable
-        `log_likelihood(counts, cells)` takes a real array of counts and a whole array of cells, which broadcast
-        against each other, and returns the log-likelihood of each, elementwise; `-inf` where the output is impossible.
-        With `smooth` it is also asked between whole counts. Log-likelihoods of several outputs add up.
+        `log_likelihood(counts, cells)` takes a float array of counts and an integer array of cells, which broadcast
+        against each other, and returns the log-likelihoods, elementwise; `-inf` if the output is impossible. If
+        `smooth` is True, it is also evaluated between integers. Log-likelihoods of several outputs add up.
     least : int
-        The guaranteed least count of every cell, `min_count`.
+        The public lower bound of every count, `min_count`.
     smooth : bool
-        False if the log-likelihood is known at whole counts only; then all are looked at.
+        False if the log-likelihood is defined for integers only; then all are evaluated.
     log_factor : float
-        Logarithm of the factor of the likelihood that depends on the total alone. It matters for the evidence only.
+        Logarithm of the factor of the likelihood that depends on the total only. It affects the evidence only.
     log_shares : array, shape (d,), optional
-        Logarithms of the shares, if they are known. Then `x ~ Multinomial(total, shares)` and `alpha` says nothing. One
-        may be `-inf`: that cell is empty.
+        Logarithms of the shares, if they are known. Then `x ~ Multinomial(total, shares)` and `alpha` is not used. A
+        value of `-inf` means that the cell is empty.
     unit : float
-        What a count and the total are multiples of, from :meth:`in_units`; 1 if every count is summed by itself.
+        The unit of counts and total, from :meth:`in_units`; 1 if sums run over all integers.
 
     Examples
     --------
@@ -88,37 +88,37 @@ class RowPosterior:
         alpha = positive_array(alpha=self.alpha, min_entries=1)
         if alpha.ndim != 1:
             raise ArgumentError(
-                f"Expected alpha to be one row, got shape {alpha.shape}. Give each row a distribution of its own."
+                f"Expected alpha to be one row, got shape {alpha.shape}. Create one RowPosterior per row."
             )
         object.__setattr__(self, "alpha", alpha)
         object.__setattr__(self, "total", integer(0, total=self.total))
         object.__setattr__(self, "least", integer(0, least=self.least))
         if self.total < self.least * len(alpha):
             raise ArgumentError(
-                f"Expected total >= least * d = {self.least * len(alpha)}, because every cell holds `least` records."
+                f"Expected total >= least * d = {self.least * len(alpha)}, because every cell has `least` records."
             )
 
     def at(self, total: int, log_factor: float = 0.0) -> "RowPosterior":
-        """The same output for another total."""
+        """The posterior for another total."""
         return replace(self, total=total, log_factor=log_factor)
 
     @property
     def most(self) -> int:
-        """The largest count that a cell can have."""
+        """The largest possible count of a cell."""
         return self.total - self.least * (len(self.alpha) - 1)
 
     def log_weight(self, counts: Array, cells: Integers) -> Array:
         """`log Gamma(x + alpha_i) - log x! + log L_i(x)`, or `x log p_i - log x! + log L_i(x)` for known shares."""
         x = self.unit * counts
-        found = np.asarray(self.log_prior_weight(counts, cells) + self.log_likelihood(x, cells), dtype=np.float64)
+        logs = np.asarray(self.log_prior_weight(counts, cells) + self.log_likelihood(x, cells), dtype=np.float64)
         if self.unit == 1:
-            return found
+            return logs
         near = self._first_multiples
         place = np.minimum(np.rint(counts), len(near) - 1).astype(np.int64)
-        return np.where(counts < len(near), near[place, cells], found + np.log(self.unit))
+        return np.where(counts < len(near), near[place, cells], logs + np.log(self.unit))
 
     def log_prior_weight(self, counts: Array, cells: Integers) -> Array:
-        """The same without the likelihood."""
+        """The prior part of :meth:`log_weight`."""
         x = self.unit * counts
         if self.log_shares is None:
             return _log_gamma_ratio(x, self.alpha[cells])  # type: ignore[arg-type]  # It broadcasts.
@@ -127,11 +127,11 @@ class RowPosterior:
         return known
 
     def in_units(self, unit: float) -> "RowPosterior":
-        """The same with counts and a total that are multiples of about so many records, for noise that is far wider.
+        """The posterior with counts and total in multiples of about `unit` records, for noise that is far wider.
 
-        A multiple has the weights of all counts near it, each of which is divided between its two neighbours so that it
-        stays where it is on average. What is off is of the order of `(unit / width)**2`, of the width of the weights;
-        where it is not known whether there are fewer records than a unit, shares are off by `unit / width`.
+        A multiple has the weights of all counts near it. The weight of a count is divided between the two nearest
+        multiples such that its mean is unchanged. The error is of order `(unit / width)**2`, relative to the width of
+        the weights. If the number of records may be smaller than the unit, the error of shares is `unit / width`.
         """
         if unit == 1:
             return self
@@ -145,9 +145,10 @@ class RowPosterior:
 
     @cached_property
     def _first_totals(self, multiples: int = 1024) -> Array:
-        """Logarithms of what the sums of the first multiples are multiplied by, so that nothing has an evidence of 1.
+        """Log-normalisers of the sums of the first multiples, such that an empty output has an evidence of 1.
 
-        There a formula in the total alone would divide what a cell has from what it shares with multiples beside it.
+        For small totals a formula in the total only would ignore the weights that a multiple shares with its
+        neighbours.
         """
         prior = replace(self, log_likelihood=lambda x, cells: np.zeros(np.shape(x)), log_shares=None)
         sums, scale = np.ones(1), 0.0
@@ -158,9 +159,9 @@ class RowPosterior:
             return np.asarray(-np.log(sums) - scale)
 
     def _near_zero(self, multiples: int, listed: int = 2048) -> Array:
-        """Logarithms of the weights of the first multiples, shape (multiples, d): counts there are as steep as a power.
+        """Log-weights of the first multiples, shape (multiples, d), where weights are those of a power of the count.
 
-        Few counts are summed one by one; after them come integrals, from half a count below the first of each.
+        The first counts are summed one by one; the others are integrated, from half a count below the first.
         """
         end = multiples * self.unit
         breaks = np.concatenate([listed * 2.0 ** np.arange(64), self.unit * np.arange(multiples + 1)])
@@ -172,52 +173,52 @@ class RowPosterior:
         logs = replace(self, unit=1.0).log_weight(np.broadcast_to(x[:, None], cells.shape), cells)
         peak = np.maximum(logs.max(axis=0), -1e300)
         weights, near = rule[:, None] * np.exp(logs - peak), np.floor(x / self.unit).astype(np.int64)
-        beyond, found = (x / self.unit - near)[:, None], np.zeros((multiples + 2, len(self.alpha)))
-        np.add.at(found, near, weights * (1 - beyond))
-        np.add.at(found, near + 1, weights * beyond)
+        beyond, sums = (x / self.unit - near)[:, None], np.zeros((multiples + 2, len(self.alpha)))
+        np.add.at(sums, near, weights * (1 - beyond))
+        np.add.at(sums, near + 1, weights * beyond)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(found[:multiples]) + peak)
+            return np.asarray(np.log(sums[:multiples]) + peak)
 
     @cached_property
-    def solved(self) -> "KnownTotals":
-        """The counts of this row alone."""
-        return KnownTotals.summable([self])
+    def batch(self) -> "BatchedRows":
+        """A batch of this row only."""
+        return BatchedRows.summable([self])
 
     def log_normaliser(self, totals: ArrayLike) -> Array:
-        """Logarithm of what products of weights are multiplied by to be a prior times the likelihood."""
+        """The log of the factor that makes products of weights equal to prior times likelihood."""
         records = self.unit * np.asarray(totals, dtype=np.float64)
         if self.log_shares is not None:
             return np.asarray(gammaln(records + 1) - np.log(self.unit))
         concentration = self.alpha.sum()
         # total! Gamma(a0) / Gamma(total + a0), without the cancellation of the two large terms.
         ratio = _log_gamma_ratio(records, concentration)
-        found = np.asarray(gammaln(concentration) - ratio - gammaln(self.alpha).sum())
+        logs = np.asarray(gammaln(concentration) - ratio - gammaln(self.alpha).sum())
         if self.unit == 1:
-            return found
-        # Of every unit one number of records is the known one.
-        found -= np.log(self.unit)
+            return logs
+        # One of the numbers of records in a unit is the known one.
+        logs -= np.log(self.unit)
         place = np.rint(totals).astype(np.int64)
         near = self._first_totals[np.minimum(place, len(self._first_totals) - 1)]
-        return np.where((place < len(self._first_totals)) & np.isfinite(near), near, found)
+        return np.where((place < len(self._first_totals)) & np.isfinite(near), near, logs)
 
     @property
     def log_evidence(self) -> float:
         """Logarithm of the probability (or density) of the output under the prior, the counts summed out."""
-        return float(self.solved.log_evidences[0])
+        return float(self.batch.log_evidences[0])
 
     @property
     def means(self) -> Array:
         """Expected counts given the output, shape (d,)."""
-        return np.asarray(self.solved.moments[0][0])
+        return np.asarray(self.batch.moments[0][0])
 
     @property
     def variances(self) -> Array:
         """Variances of the counts given the output, shape (d,)."""
-        return np.asarray(self.solved.moments[1][0])
+        return np.asarray(self.batch.moments[1][0])
 
 
 def numbers_of(posteriors: Sequence[RowPosterior], most_listed: int = 2**21) -> Numbers:
-    """The cells of some rows of equal width, one row after the other."""
+    """The cells of some rows of equal width, concatenated."""
     d = len(posteriors[0].alpha)
     least, most = (np.repeat([getattr(row, name) for row in posteriors], d) for name in ("least", "most"))
     smooth = all(row.smooth for row in posteriors)
@@ -227,46 +228,46 @@ def numbers_of(posteriors: Sequence[RowPosterior], most_listed: int = 2**21) -> 
     def log_weight(x: Array, cells: Integers) -> Array:
         row = (cells if cells.ndim == 1 else cells[0]) // d
         order = np.argsort(row, kind="stable")
-        found, which = np.empty(x.shape), np.split(order, np.flatnonzero(np.diff(row[order])) + 1)
-        for some in which:
-            at = int(row[some[0]])
-            found[..., some] = posteriors[at].log_weight(x[..., some], cells[..., some] - d * at)
-        return found
+        logs, which = np.empty(x.shape), np.split(order, np.flatnonzero(np.diff(row[order])) + 1)
+        for places in which:
+            number = int(row[places[0]])
+            logs[..., places] = posteriors[number].log_weight(x[..., places], cells[..., places] - d * number)
+        return logs
 
     return Numbers(log_weight, d * len(posteriors), least, most, smooth=smooth, most_listed=most_listed)
 
 
 def tilts_for(numbers: Numbers, totals: Integers, start: Array | None = None, *, close: float = 0.1) -> Array:
-    """The tilts at which the numbers of each row add up to its total on average: Newton's method between bounds.
+    """The tilts at which the mean sum of each row is its total, by bracketed Newton steps.
 
     Parameters
     ----------
     numbers : Numbers
-        Of all rows, equally many for each.
+        The cells of all rows, equally many for each.
     totals : array, shape (rows,)
     start : array, shape (rows,), optional
-        Where the search starts.
+        Start of the search.
     close : float
-        How near is enough, in standard deviations of the sum.
+        Tolerance, in standard deviations of the sum.
 
     Raises
     ------
     ImpossibleError
-        If a total lies beyond all that numbers of a positive weight add up to.
+        If a total is outside the range of sums with positive weight.
     """
     rows = len(totals)
     d = numbers.size // rows
     if start is None and rows == 1 and d > 512:
-        # Nearly what some of the numbers need that add up to their part.
-        some = np.arange(0, d, d // 128)
+        # Start from the tilt of a sample of the cells with a proportional total.
+        sampled_cells = np.arange(0, d, d // 128)
         few = Numbers(
-            lambda x, cell: numbers.log_weight(x, some[cell]),
-            len(some),
-            numbers.least[some],
-            numbers.most[some],
+            lambda x, cell: numbers.log_weight(x, sampled_cells[cell]),
+            len(sampled_cells),
+            numbers.least[sampled_cells],
+            numbers.most[sampled_cells],
             smooth=numbers.smooth,
         )
-        start = tilts_for(few, totals * len(some) // d, close=close)
+        start = tilts_for(few, totals * len(sampled_cells) // d, close=close)
     tilts = np.zeros(rows) if start is None else np.asarray(start, dtype=np.float64)
     low, high, longest = np.full(rows, -np.inf), np.full(rows, np.inf), np.ones(rows)
     for attempt in range(400):
@@ -287,82 +288,86 @@ def tilts_for(numbers: Numbers, totals: Integers, start: Array | None = None, *,
         if (np.abs(new) > 1e15).any():
             raise impossible()
         if ((new == tilts) | near).all():
-            # The tables are few, and their totals far apart.
+            # There are few tables, with totals far apart.
             return tilts
         tilts = new
     return tilts
 
 
 class _Counts(Protocol):
-    """Counts in some unit, and variances of them in that unit, before their total is known."""
+    """Counts in some unit, and their variances before conditioning on the total."""
 
     def rough_variance(self) -> float:
-        """The largest, about; nothing is summed."""
+        """An approximation of the largest variance, without sums."""
         ...
 
     def largest_variance(self) -> float:
-        """The largest; all sums are taken."""
+        """The largest variance; computes all sums."""
         ...
 
 
-def summable[T: _Counts](of: Callable[[float], T], *, finest: int = 100) -> T:
-    """Counts of single records, or of units of so many that there are few enough to be summed.
+def summable[T: _Counts](counts_in_units: Callable[[float], T], *, finest: int = 100) -> T:
+    """Counts in single records, or in the smallest unit for which exact sums are feasible.
 
-    Noise of millions does not tell a count from the next.
+    Noise with a standard deviation of millions does not distinguish adjacent counts.
 
     Parameters
     ----------
-    of : callable
-        `of(unit)` has the counts in units of so many records.
+    counts_in_units : callable
+        `counts_in_units(unit)` returns the counts in multiples of `unit` records.
     finest : int
-        The standard deviation of the widest count is at least so many units.
+        Minimum standard deviation of the widest count, in units.
 
     Raises
     ------
     TooManyNumbersError
-        If units are as wide as what they divide, or would be.
+        If the units would be as wide as the counts.
     """
     unit = 1.0
     while True:
-        found = of(unit)
+        in_units = counts_in_units(unit)
         try:
-            widest = found.largest_variance()
+            widest = in_units.largest_variance()
         except TooManyNumbersError:
-            if found.rough_variance() < finest**2:
+            if in_units.rough_variance() < finest**2:
                 raise
             unit *= 2
             continue
         if unit > 1 and widest < finest**2:
             refuse_too_many(np.inf, most=0)
-        return found
+        return in_units
 
 
 def divided(counts: Integers, unit: float, alpha: Array, records: int | None, rng: np.random.Generator) -> Integers:
-    """Numbers of records for counts in units, as what lies near each unit is divided between it and its neighbours.
+    """Convert draws of counts in units to records, the inverse of the division between neighbouring multiples.
 
     Parameters
     ----------
     counts : array of int, shape (draws, cells)
     unit : float
     alpha : array, shape (cells,)
-        Priors: near 0 the records of a cell follow a power.
+        Priors; near 0 the weights of the records of a cell are those of a power of the count.
     records : int or None
-        What those of a draw add up to, if that is known.
+        The total of each draw, if it is known.
     rng : numpy.random.Generator
     """
     if unit == 1:
         return counts
-    beside = counts + rng.random(counts.shape) - rng.random(counts.shape)
-    found = np.floor(unit * np.where(counts == 0, rng.beta(alpha, 2.0, counts.shape), beside)).astype(np.int64)
+    after_zero = counts + rng.random(counts.shape) - rng.random(counts.shape)
+    counts_of_records = np.floor(unit * np.where(counts == 0, rng.beta(alpha, 2.0, counts.shape), after_zero)).astype(
+        np.int64
+    )
     if records is not None:
-        # The largest count may as well be a few units away.
-        found[np.arange(len(found)), counts.argmax(axis=1)] += records - found.sum(axis=1)
-    return found
+        # Correct the total in the largest count, where a few units are negligible.
+        counts_of_records[np.arange(len(counts_of_records)), counts.argmax(axis=1)] += records - counts_of_records.sum(
+            axis=1
+        )
+    return counts_of_records
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class KnownTotals:
+class BatchedRows:
     """The counts of some rows of d cells given an output.
 
     Attributes
@@ -379,31 +384,33 @@ class KnownTotals:
     posteriors: Sequence[RowPosterior]
 
     @classmethod
-    def summable(cls, posteriors: Sequence[RowPosterior]) -> "KnownTotals":
-        """The same in units in which the counts of each row can be summed, see :func:`summable`."""
-        found = cls(posteriors)
+    def summable(cls, posteriors: Sequence[RowPosterior]) -> "BatchedRows":
+        """A batch in units for which exact sums are feasible, see :func:`summable`."""
+        batch = cls(posteriors)
         try:
-            found.largest_variance()
+            batch.largest_variance()
         except TooManyNumbersError:
-            return cls([row for one in posteriors for row in summable(partial(cls._of_row, one)).posteriors])
-        return found
+            return cls(
+                [row for posterior in posteriors for row in summable(partial(cls._of_row, posterior)).posteriors]
+            )
+        return batch
 
     @classmethod
-    def _of_row(cls, row: RowPosterior, unit: float) -> "KnownTotals":
+    def _of_row(cls, row: RowPosterior, unit: float) -> "BatchedRows":
         return cls([row.in_units(unit)])
 
     def rough_variance(self) -> float:
-        """The largest variance of a count before its total is known, in its unit, about."""
+        """An approximation of the largest variance of a count before conditioning on the total, in its unit."""
         return float(self._numbers.rough(self._tilts).variances.max())
 
     def largest_variance(self) -> float:
-        """The same; all sums are taken."""
+        """The largest variance of a count; computes all sums."""
         lists = [self._pairs[1]] if self.shape[1] == 2 else [sums.lists for _, sums in self._sums]
-        return float(max(each.variances.max() for each in lists))
+        return float(max(part.variances.max() for part in lists))
 
     @cached_property
     def units(self) -> Array:
-        """What the counts are multiples of, shape (rows,)."""
+        """The unit of the counts of each row, shape (rows,)."""
         return np.array([row.unit for row in self.posteriors])
 
     @cached_property
@@ -430,33 +437,33 @@ class KnownTotals:
         return np.repeat(tilts_for(self._numbers, self.totals), self.shape[1])
 
     def _lists(self) -> Lists:
-        """All cells at the tilts of their rows, in blocks that are short beside what they are multiplied by."""
+        """All cells at the tilts of their rows, in blocks that are short compared with the sum of the others."""
         rows, d = self.shape
         rough = self._numbers.rough(self._tilts)
         variances = rough.variances.reshape(rows, d)
         others = np.sqrt(np.maximum(variances.sum(axis=1, keepdims=True) - variances, 0.0)).ravel()
-        # Counts that the other cells cannot make up for may have any weight.
+        # Counts that the other cells cannot balance are impossible, so their weights do not matter.
         reach, means = reaches(rough, rows, of_others=True), rough.means.reshape(rows, d)
         middle = self.totals[:, None] - (means.sum(axis=1, keepdims=True) - means)
         near = (np.floor(middle - 1.5 * reach).ravel(), np.ceil(middle + 1.5 * reach).ravel())
-        found = self._numbers.at(self._tilts, longest=others / 2, room=lambda lows, highs: near)
+        lists = self._numbers.at(self._tilts, longest=others / 2, room=lambda lows, highs: near)
         self._numbers.forget_rough()
-        return found
+        return lists
 
     @cached_property
     def _sums(self) -> list[tuple[Integers, Sums]]:
-        """For rows of about the same length, by number, their sums."""
+        """The sums of rows of similar length, with the row numbers."""
         return self._summed(self._lists())
 
     def _summed(self, lists: Lists) -> list[tuple[Integers, Sums]]:
-        found: list[tuple[Integers, Sums]] = []
+        parts: list[tuple[Integers, Sums]] = []
         for rows in self._alike(lists):
             sums = self._of(lists, rows)
             known = sums.probabilities(self.totals[rows]) > 1e-7
             if known.any():
-                found.append((rows[known], sums if known.all() else self._of(lists, rows[known])))
-            found += [(rows[[i]], self._deep(int(rows[i]))) for i in np.flatnonzero(~known).tolist()]
-        return found
+                parts.append((rows[known], sums if known.all() else self._of(lists, rows[known])))
+            parts += [(rows[[i]], self._deep(int(rows[i]))) for i in np.flatnonzero(~known).tolist()]
+        return parts
 
     def _of(self, lists: Lists, rows: Integers) -> Sums:
         cells = self._cells(rows)
@@ -464,11 +471,11 @@ class KnownTotals:
 
     def _cells(self, rows: Integers) -> Integers:
         d = self.shape[1]
-        found: Integers = (d * rows[:, None] + np.arange(d)).ravel()
-        return found
+        cells: Integers = (d * rows[:, None] + np.arange(d)).ravel()
+        return cells
 
     def _alike(self, lists: Lists) -> Iterator[Integers]:
-        """Rows by number, those together whose circles are about as long."""
+        """Row numbers, grouped by similar lengths of their circles."""
         rows, d = self.shape
         spans = (lists.highs - lists.lows).reshape(rows, d)
         length = np.minimum(spans.sum(axis=1), np.maximum(2 * reaches(lists, rows)[:, 0], spans.max(axis=1))) + 1
@@ -481,46 +488,47 @@ class KnownTotals:
             first = end
 
     def _deep(self, row: int) -> Sums:
-        """The sums of a row whose total is improbable at any tilt: lists go further down, and errors are relative."""
+        """The sums of a row whose total is improbable at any tilt, with longer lists and relative errors."""
         numbers = numbers_of([self.posteriors[row]])
         for cut in (CUT, 6 * CUT, 13 * CUT):
             lists = numbers.at(self._tilts[self.shape[1] * row], cut)
             if Convolved.work(lists) > 2e10:
                 break
             sums = Convolved(lists)
-            # What was left out of the cells must not matter for this total.
+            # The weights that were left out must be negligible for this total.
             if sums.probabilities(self.totals[[row]])[0] > np.exp(40 - cut):
                 return sums
         raise impossible()
 
     @cached_property
     def _pairs(self) -> tuple[Numbers, Lists]:
-        """Of two cells, what one holds the other does not: each is a number by itself, and there is nothing to sum."""
+        """Rows of two cells: one count determines the other, so no sums are needed."""
         numbers, totals = self._numbers, np.repeat(self.totals, 2)
 
         def log_weight(x: Array, cells: Integers) -> Array:
             return numbers.log_weight(x, cells) + numbers.log_weight(totals[cells] - x, cells ^ 1)
 
-        both = Numbers(log_weight, numbers.size, numbers.least, numbers.most, smooth=numbers.smooth)
-        return both, both.at(0.0, longest=np.full(numbers.size, np.inf))
+        pairs = Numbers(log_weight, numbers.size, numbers.least, numbers.most, smooth=numbers.smooth)
+        return pairs, pairs.at(0.0, longest=np.full(numbers.size, np.inf))
 
     @cached_property
     def log_evidences(self) -> Array:
-        """Logarithms of the probability of the output of each row, its counts and shares summed out, shape (rows,)."""
-        found = np.array([float(row.log_normaliser(row.total)) + row.log_factor for row in self.posteriors])
+        """The log-evidence of each row, with counts and shares marginalised out, shape (rows,)."""
+        logs = np.array([float(row.log_normaliser(row.total)) + row.log_factor for row in self.posteriors])
         if self.shape[1] == 2:
-            return np.asarray(found + self._pairs[1].log_totals[::2])
+            return np.asarray(logs + self._pairs[1].log_totals[::2])
         for rows, sums in self._sums:
-            found[rows] += sums.log_probabilities(self.totals[rows])
-        return found
+            logs[rows] += sums.log_probabilities(self.totals[rows])
+        return logs
 
     @cached_property
     def marginals(self) -> list[tuple[Integers, Lists]]:
-        """For some rows, by number, the distributions of all counts in their units, row by row."""
+        """The distributions of all counts in their units, row by row, with the row numbers."""
         if self.shape[1] == 2:
             return [(np.arange(len(self.posteriors)), self._pairs[1])]
         return [
-            (rows, sums.lists.weighted(sums.given_totals(self.totals[rows])).trimmed(CUT)) for rows, sums in self._sums
+            (rows, sums.lists.weighted(sums.masses_at_totals(self.totals[rows])).trimmed(CUT))
+            for rows, sums in self._sums
         ]
 
     @cached_property
@@ -534,7 +542,7 @@ class KnownTotals:
         return means * units, variances * units**2
 
     def check(self) -> None:
-        """Raise the error about cells whose numbers are too many to be summed, where they may be.
+        """Raise if exact sums over the cells are not feasible.
 
         Raises
         ------
@@ -562,11 +570,11 @@ class KnownTotals:
 
 
 def in_their_rows(parts: Sequence[tuple[Integers, Integers]]) -> Integers:
-    """Draws of counts, shape `(draws, rows, d)`, of parts that have some of the rows each, by number."""
+    """Combine draws of counts of groups of rows, with their row numbers, to shape `(draws, rows, d)`."""
     if len(parts) == 1 and np.array_equal(parts[0][0], np.arange(len(parts[0][0]))):
-        # There may be tens of millions of counts.
+        # Avoid a copy of tens of millions of counts.
         return parts[0][1]
-    found = np.empty((len(parts[0][1]), sum(len(rows) for rows, _ in parts), parts[0][1].shape[2]), dtype=np.int64)
+    table = np.empty((len(parts[0][1]), sum(len(rows) for rows, _ in parts), parts[0][1].shape[2]), dtype=np.int64)
     for rows, counts in parts:
-        found[:, rows] = counts
-    return found
+        table[:, rows] = counts
+    return table

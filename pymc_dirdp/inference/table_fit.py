@@ -1,12 +1,12 @@
-"""Tables of variables given others from noisy marginals: log-linear, with shrinkage that the marginals decide.
+"""Conditional probability tables from noisy marginals: log-linear models with empirical Bayes shrinkage.
 
-1. The table of each variable with its parents is fitted by itself: the mode of its effects given their scales.
-2. The scales are learned from the modes, and the modes are found again, until the scales have settled.
-3. A Bayes factor says of each table how likely it is that the variable depends on its parents at all. The scales of
-   effects that make it depend are multiplied by the root of that probability.
-4. Where noise hides most, shares are averaged over the normal distribution around the mode.
+1. The table of each variable with its parents is fitted separately: the mode of its effects given their scales.
+2. Scales are updated from the modes, and modes from the scales, until the scales converge.
+3. A Bayes factor gives the probability that the variable depends on its parents at all. The scales of the effects of
+   this dependence are multiplied by the square root of the probability.
+4. If the noise dominates, shares are averaged over the normal approximation around the mode.
 
-In :mod:`pymc_dirdp.networks.joint_fit` all tables of a network go on from there, together.
+:mod:`pymc_dirdp.networks.joint_fit` starts from these fits to fit all tables of a network jointly.
 """
 
 import math
@@ -21,10 +21,10 @@ from pymc_dirdp.inference.log_linear import LogLinearPosterior, Marginals
 from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
 from pymc_dirdp.progress import QUIET, Bar
 
-MOST_ROUNDS = 20
-"""The scales are learned in so many rounds at most. They settle before; later changes would not change the tables."""
+MAX_ROUNDS = 20
+"""Maximum number of updates of the scales. They converge earlier; later updates would not change the tables."""
 
-# Lengths of the gradient at which a mode counts as found: while the scales change, and at the end.
+# Tolerances for the norm of the gradient at a mode: while the scales change, and at the end.
 ROUGH, CLOSE = 0.1, 1e-3
 
 
@@ -33,28 +33,28 @@ def fit_tables(
 ) -> dict[str, Array]:
     """The shares of each variable given its parents, fitted to noisy marginals of the records.
 
-    Each family has a log-linear model of its own, of all its variables together, and is fitted to the marginals of its
-    variables that the measurements hold. All effects are in it. Those of one subset of the variables have one scale,
-    which is learned from the measurements (empirical Bayes), and is itself shrunk to a scale that all subsets of that
-    size, in all families, have in common. So an effect that the noise hides is left out, and one that it does not hide
-    is not shrunk. All effects by which a variable depends on its parents are shrunk once more where the measurements
-    hardly say that it depends on them at all, so that a classifier falls back on the frequencies of its classes.
+    Each family has a saturated log-linear model of all its variables, fitted to the measured marginals of these
+    variables. The effects of one subset of the variables have one scale, estimated from the measurements (empirical
+    Bayes) and shrunk to a common scale of all subsets of that size in all families. So an effect that is hidden by the
+    noise is shrunk to 0, and a clear effect is hardly shrunk. All effects by which a variable depends on its parents
+    are shrunk further if there is little evidence of a dependence, so that a classifier falls back on the frequencies
+    of its classes.
 
     Parameters
     ----------
     families : sequence of Family
     measurements : sequence of Measurement
-        Of independent noise, all of the same records.
+        Measurements of the same records with independent noise.
     n_records : float or None
-        The number of records; None if the measurements are all that is known of it.
+        The number of records; None if it is private and estimated from the measurements.
     bar : Bar, optional
-        It counts a step for each family, in up to 20 rounds and a last one.
+        Progress bar with a step for each family, in up to 20 rounds and a final one.
 
     Returns
     -------
     shares : dict of str to array
-        By name of the family, in the family's shape; the last axis adds up to 1. They do not depend on the order of
-        the parents, of the families or of the measurements, but for rounding.
+        Shares by name of the family, in the family's shape; the last axis adds up to 1. Up to rounding they do not
+        depend on the order of the parents, the families or the measurements.
 
     Notes
     -----
@@ -80,21 +80,21 @@ def fit_tables(
            [0.92, 0.08]])
     """
     n = number_of_records(measurements) if n_records is None else float(n_records)
-    # The draws around the mode are the same each time.
-    rng = np.random.default_rng(1) if noise_hides(measurements, n) else None
-    found, _ = fitted([family.sorted for family in families], measurements, n, bar, rng)
-    return {family.name: family.as_given(found[family.name]) for family in families}
+    # A fixed seed makes the estimate reproducible.
+    rng = np.random.default_rng(1) if noise_dominates(measurements, n) else None
+    tables, _ = fitted([family.sorted for family in families], measurements, n, bar, rng)
+    return {family.name: family.as_given(tables[family.name]) for family in families}
 
 
-def noise_hides(measurements: Sequence[Measurement], n_records: float) -> bool:
+def noise_dominates(measurements: Sequence[Measurement], n_records: float) -> bool:
     """Whether the noise of a cell is typically more than a fifth of all records.
 
     Examples
     --------
-    >>> noise_hides([Measurement(("sex",), np.array([40.0, 61.0]), 2.0)], 101)
+    >>> noise_dominates([Measurement(("sex",), np.array([40.0, 61.0]), 2.0)], 101)
     False
     """
-    return n_records < 5 * math.sqrt(np.median([one.variance for one in measurements]))
+    return n_records < 5 * math.sqrt(np.median([measurement.variance for measurement in measurements]))
 
 
 def fitted(
@@ -104,9 +104,9 @@ def fitted(
     bar: Bar,
     rng: np.random.Generator | None = None,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """The shares for families whose parents are sorted, and the scales of the effects by groups.
+    """The shares for families with sorted parents, and the scales of the effects by groups.
 
-    The shares are those at the modes, or their means over draws around the modes if there is a generator for them.
+    The shares are those at the modes, or their means over draws around the modes if a generator is passed.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def fitted(
     """
     tables = {family.name: _Table(family, measurements, n_records) for family in families}
     shrinkage = Shrinkage({name: table.effects.orders for name, table in tables.items()})
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         for name, table in tables.items():
             table.fit(shrinkage.scales[name], ROUGH)
             bar.advance()
@@ -143,35 +143,41 @@ def fitted(
 
 
 def draws_of(cells: int, most_numbers: int = 4 * 10**6) -> int:
-    """How many draws around the mode shares are averaged over, in tables of so many cells: 64 to 1,024."""
+    """The number of draws around the mode for a table with this number of cells: 64 to 1,024."""
     return 2 * (min(1024, max(64, most_numbers // cells)) // 2)
 
 
 def proper_rows(table: Array) -> Array:
-    """The table with rows that add up to 1, and without shares that underflow."""
-    # A share of 0 may be a mistake.
+    """Normalise the rows of a table, without shares that underflow."""
+    # A share of 0 would rule out an event that may be possible.
     positive = np.maximum(table, 1e-200)
     return np.asarray(positive / positive.sum(axis=-1, keepdims=True))
 
 
 @final
 class _Table:
-    """The table of one family by itself, and its coordinates as far as they are found."""
+    """The table of one family, and its current coordinates."""
 
     def __init__(self, family: Family, measurements: Sequence[Measurement], n_records: float) -> None:
-        own = [one for one in (measurement.onto(family.axes) for measurement in measurements) if one is not None]
-        self._posterior = LogLinearPosterior(Marginals([family], [one.axes for one in own]), own, n_records)
+        marginals = [
+            marginal
+            for marginal in (measurement.onto(family.axes) for measurement in measurements)
+            if marginal is not None
+        ]
+        self._posterior = LogLinearPosterior(
+            Marginals([family], [marginal.axes for marginal in marginals]), marginals, n_records
+        )
         (self.effects,) = self._posterior.effects
-        self._coordinates = self.effects.coordinates(independent_logits(family, own)).ravel()
+        self._coordinates = self.effects.coordinates(independent_logits(family, marginals)).ravel()
         self._posterior.reweighted(self._coordinates)
 
     def fit(self, scales: Array, close: float) -> None:
-        """Move to the mode given the scales of the groups, and take the variance of the sample from there."""
+        """Update the mode given the scales of the groups, with the sampling variance at the mode."""
         self._coordinates = self._posterior.mode(self._coordinates, [scales], close)
         self._posterior.reweighted(self._coordinates)
 
     def log_odds(self, scales: Array) -> float:
-        """The logarithm of the Bayes factor of a variable that depends on its parents against one that does not."""
+        """The log Bayes factor of dependence on the parents against independence."""
         depends = self.effects.of_several
         scales_without = [np.where(depends, 0.0, scales)]
         start = np.where(depends[self.effects.groups.ravel()], 0.0, self._coordinates)
@@ -184,7 +190,7 @@ class _Table:
         return self._posterior.sums(self._coordinates**2)[0]
 
     def known(self, scales: Array) -> Array:
-        """How many coordinates of each group the marginals tell."""
+        """The effective number of coordinates of each group that the marginals determine."""
         return self._posterior.known(self._coordinates, [scales])[0]
 
     def conditional(self) -> Array:
@@ -192,7 +198,7 @@ class _Table:
         return proper_rows(*self._posterior.tables(self._coordinates).values())
 
     def mean(self, scales: Array, rng: np.random.Generator) -> Array:
-        """The shares of the variable given its parents, from the mean of all shares over draws around the mode."""
+        """The shares of the variable given its parents, from the mean over draws around the mode."""
         draws = self._posterior.spread(self._coordinates, [scales], rng, draws_of(self._coordinates.size))
         (shares,) = self._posterior.tables(draws).values()
         return proper_rows(shares.mean(axis=0))
@@ -209,11 +215,13 @@ def independent_logits(family: Family, measurements: Sequence[Measurement]) -> A
     """
     logits = np.zeros(family.shape)
     for place, axis in enumerate(family.axes):
-        own = [one for one in (measurement.onto([axis]) for measurement in measurements) if one is not None]
-        if own:
-            precision = sum(1 / one.variance for one in own)
-            counts = np.sum([one.noisy / one.variance for one in own], axis=0) / precision
-            # What the noise may have made negative is taken as one standard deviation.
+        marginals = [
+            marginal for marginal in (measurement.onto([axis]) for measurement in measurements) if marginal is not None
+        ]
+        if marginals:
+            precision = sum(1 / marginal.variance for marginal in marginals)
+            counts = np.sum([marginal.noisy / marginal.variance for marginal in marginals], axis=0) / precision
+            # Counts that may be negative are raised to one standard deviation.
             along = np.log(np.maximum(counts, precision**-0.5))
             logits += np.expand_dims(along, tuple(i for i in range(logits.ndim) if i != place))
     return logits

@@ -21,7 +21,7 @@ from pymc_dirdp.inference.estimates import (
     Draws,
     Estimate,
     KnownRows,
-    RowGiven,
+    RowWithUncertainTotal,
     draw_shares,
     estimate_of_rows,
     given_total,
@@ -40,21 +40,23 @@ from pymc_dirdp.inference.observed_table import (
     prior_of,
     row_prior_of,
 )
-from pymc_dirdp.inference.rows import KnownTotals, RowPosterior, divided, in_their_rows, summable
-from pymc_dirdp.inference.tree import Cells, Group, Node, Root, Spread
+from pymc_dirdp.inference.rows import BatchedRows, RowPosterior, divided, in_their_rows, summable
+from pymc_dirdp.inference.tree import Cells, Group, Node, Pmf, Root
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.progress import QUIET, Bar
 
 
-def rows_are_divided(seen: ObservedTable) -> bool:
+def rows_are_divided(table: ObservedTable) -> bool:
     """Whether some rows share a number of records in a way that nothing tells."""
-    sizes = [len(rows) for rows, _ in seen.blocks] or [seen.prior.size // seen.prior.shape[-1]]
+    sizes = [len(rows) for rows, _ in table.blocks] or [table.prior.size // table.prior.shape[-1]]
     return max(sizes) > 1
 
 
-def posterior_of(seen: ObservedTable, beliefs: Beliefs) -> "TablePosterior | JointPosterior":
+def posterior_of(table: ObservedTable, beliefs: Beliefs) -> "TablePosterior | JointPosterior":
     """The distribution of a table given its output, as sums over counts."""
-    return TablePosterior(seen, beliefs) if seen.joint_rows is None else JointPosterior(seen, seen.joint_rows, beliefs)
+    return (
+        TablePosterior(table, beliefs) if table.joint_rows is None else JointPosterior(table, table.joint_rows, beliefs)
+    )
 
 
 @final
@@ -92,7 +94,7 @@ class CountTree:
         self.posteriors, self._factors, self._features, self.unit = posteriors, factors, features, unit
         self._most, self._log_prior, self._row_prior = most, log_prior, row_prior
 
-    def given(self, log_shares: Array) -> "CountTree":
+    def with_shares(self, log_shares: Array) -> "CountTree":
         """The same for known shares, shape (rows, d)."""
         posteriors = [replace(row, log_shares=logs) for row, logs in zip(self.posteriors, log_shares, strict=True)]
         return CountTree(posteriors, self._factors, self._most, self._log_prior, self._row_prior, unit=self.unit)
@@ -144,7 +146,7 @@ class CountTree:
         if self._features:
             return self.posteriors[0]
         shares = np.ones(len(self.posteriors)) if self._row_prior is None else self._row_prior
-        nothing = RowLikelihood.of_nothing().of_cells
+        nothing = RowLikelihood.of_nothing().cell_loglik
         return RowPosterior(alpha=shares, total=self._most, log_likelihood=nothing, unit=self.unit)
 
     @cached_property
@@ -155,8 +157,8 @@ class CountTree:
         group = Group([self._node(i) for i in range(len(below.alpha))]) if self._has_nodes else self.groups[0]
 
         def guide(totals: Array) -> Array:
-            found = below.log_normaliser(totals)
-            return found + self._factors[0](self.unit * totals) if len(self.posteriors) == 1 else found
+            logs = below.log_normaliser(totals)
+            return logs + self._factors[0](self.unit * totals) if len(self.posteriors) == 1 else logs
 
         def log_weight(totals: Array) -> Array:
             if self._log_prior is None:
@@ -170,38 +172,38 @@ class CountTree:
     def _node(self, cell: int) -> Node:
         """One row total, or one count of a class, and all that is said of it."""
         tables = self._features or [self]
-        at = np.array([cell])
+        cell_index = np.array([cell])
 
         def log_weight(totals: Array) -> Array:
-            own = self._above.log_weight(totals, np.full(totals.shape, cell))
-            return np.asarray(own + sum(table.log_weight_of_row(cell, totals) for table in tables))
+            logs = self._above.log_weight(totals, np.full(totals.shape, cell))
+            return np.asarray(logs + sum(table.log_weight_of_row(cell, totals) for table in tables))
 
         def start(tilt: float) -> int:
             above = self._above
             ends = np.array([above.least]), np.array([above.most])
-            return int(largest(lambda x: above.log_weight(x.astype(np.float64), at) + tilt * x, *ends)[0][0])
+            return int(largest(lambda x: above.log_weight(x.astype(np.float64), cell_index) + tilt * x, *ends)[0][0])
 
         groups = [table.groups[cell] for table in tables]
         most = self._most - (self._above.least if self._features else 0)
         return Node(groups, log_weight, most=most, start=start if self._features else None)
 
     @cached_property
-    def numbers(self) -> list[Spread]:
+    def numbers(self) -> list[Pmf]:
         """The distributions of the row totals, or of the counts if there are features; of one row that of its total."""
         _, root = self.root.distribution
-        return self.root.group.children_given(root) if self._has_nodes else [root]
+        return self.root.group.child_pmfs(root) if self._has_nodes else [root]
 
     @cached_property
-    def rows(self) -> list[RowGiven]:
+    def rows(self) -> list[RowWithUncertainTotal]:
         """All rows, given what is known of their totals."""
         return self.rows_given([self.root.distribution[1]] if self._features else self.numbers)
 
-    def rows_given(self, totals: Sequence[Spread]) -> list[RowGiven]:
+    def rows_given(self, totals: Sequence[Pmf]) -> list[RowWithUncertainTotal]:
         """All rows, given the distributions of their totals."""
         groups = [self.root.group] if self._features else self.groups
         rows = zip(self.posteriors, groups, totals, strict=True)
         return [
-            RowGiven(row.alpha, group.given(given_total(row.alpha, total, self.unit)), self.unit)
+            RowWithUncertainTotal(row.alpha, group.child_points(given_total(row.alpha, total, self.unit)), self.unit)
             for row, group, total in rows
         ]
 
@@ -286,25 +288,29 @@ class TablePosterior:
             of_rows = output.row_likelihoods()
             likelihoods = [[of_rows[row] for row in rows.tolist()] for rows, _ in blocks]
         else:
-            likelihoods = [[[said]] for said in output.block_likelihoods(np.stack([rows for rows, _ in blocks]))]
+            likelihoods = [
+                [[likelihood]] for likelihood in output.block_likelihoods(np.stack([rows for rows, _ in blocks]))
+            ]
         self._trees: list[tuple[NDArray[np.intp], CountTree]] = []
         for rows, total in (*whole, *blocks):
             if total < output.least * d * len(rows):
                 _refuse_too_few(output, total, is_public=log_prior is None)
-        for (rows, total), each in zip(blocks, likelihoods, strict=True):
-            alphas = self.prior.reshape(-1, d)[rows].reshape(len(each), -1)
+        for (rows, total), of_block in zip(blocks, likelihoods, strict=True):
+            alphas = self.prior.reshape(-1, d)[rows].reshape(len(of_block), -1)
             room = total - output.least * alphas.shape[1] * (len(alphas) - 1)
-            posteriors = [_row(alpha, room, said, output) for alpha, said in zip(alphas, each, strict=True)]
+            posteriors = [
+                _row(alpha, room, likelihood, output) for alpha, likelihood in zip(alphas, of_block, strict=True)
+            ]
             shares = None if row_prior is None else row_prior[rows]
             below = [table._trees[0][1] for table in features]
-            factors = [_of_total(said) for said in each]
+            factors = [_of_total(likelihood) for likelihood in of_block]
             self._trees.append((rows, CountTree(posteriors, factors, total, log_prior, shares, below)))
 
     @property
     def _in_rows(self) -> tuple[int, int]:
         return self.prior.size // self.prior.shape[-1], self.prior.shape[-1]
 
-    def given(self, log_shares: Array) -> "TablePosterior":
+    def with_shares(self, log_shares: Array) -> "TablePosterior":
         """The distribution of the counts if the shares are known.
 
         Its evidence is the likelihood of the shares, up to the beliefs about totals, and the gradient of that in
@@ -319,7 +325,7 @@ class TablePosterior:
         for known in ("_known", "log_evidence"):
             # What was found without the shares.
             table.__dict__.pop(known, None)
-        table._trees = [(rows, tree.given(of_rows[rows])) for rows, tree in self._trees]
+        table._trees = [(rows, tree.with_shares(of_rows[rows])) for rows, tree in self._trees]
         return table
 
     def likelihood(self, log_shares: Array) -> tuple[float, Array]:
@@ -337,26 +343,26 @@ class TablePosterior:
         means : array, shape of the table
             Zeros where it is impossible.
         """
-        if self._private_total is not None and (found := self._private_total.likelihood(log_shares)) is not None:
-            return found
+        if self._private_total is not None and (integral := self._private_total.likelihood(log_shares)) is not None:
+            return integral
         try:
-            table = self.given(log_shares)
+            table = self.with_shares(log_shares)
             return table.log_evidence, table.count_means
         except ImpossibleError:
             return -np.inf, np.zeros(self.prior.shape)
 
     @property
-    def numbers(self) -> list[Spread]:
+    def numbers(self) -> list[Pmf]:
         """The distributions of the counts of classes."""
         return self._trees[0][1].numbers
 
     @cached_property
-    def _known(self) -> tuple[Integers, KnownTotals] | None:
+    def _known(self) -> tuple[Integers, BatchedRows] | None:
         """Rows with known totals, by number."""
         alone = [(rows, tree.row) for rows, tree in self._trees if tree.is_known_row]
         if not alone:
             return None
-        return np.concatenate([rows for rows, _ in alone]), KnownTotals.summable([row for _, row in alone])
+        return np.concatenate([rows for rows, _ in alone]), BatchedRows.summable([row for _, row in alone])
 
     @property
     def _others(self) -> "list[tuple[NDArray[np.intp], CountTree]]":
@@ -370,20 +376,20 @@ class TablePosterior:
     @property
     def log_evidences(self) -> Array:
         """The same by block of rows that hold a number of records together, in the order of their first rows."""
-        found = {int(rows[0]): tree.log_evidence for rows, tree in self._others}
+        by_row = {int(rows[0]): tree.log_evidence for rows, tree in self._others}
         if self._known:
-            found |= zip(self._known[0].tolist(), self._known[1].log_evidences.tolist(), strict=True)
-        return np.array([found[row] for row in sorted(found)])
+            by_row |= zip(self._known[0].tolist(), self._known[1].log_evidences.tolist(), strict=True)
+        return np.array([by_row[row] for row in sorted(by_row)])
 
     @property
     def count_means(self) -> Array:
         """Expected counts, in the shape of the table: exact sums."""
-        found = np.empty(self._in_rows)
+        means = np.empty(self._in_rows)
         if self._known:
-            found[self._known[0]] = self._known[1].moments[0]
+            means[self._known[0]] = self._known[1].moments[0]
         for rows, tree in self._others:
-            found[rows] = tree.count_means
-        return found.reshape(self.prior.shape)
+            means[rows] = tree.count_means
+        return means.reshape(self.prior.shape)
 
     def check(self) -> None:
         """Raise the error about counts that are too many to be summed, where they may be.
@@ -394,7 +400,7 @@ class TablePosterior:
         """
         for _, tree in self._trees:
             if tree.is_known_row:
-                KnownTotals([tree.row]).check()
+                BatchedRows([tree.row]).check()
             else:
                 tree.summable.counts(1, np.random.default_rng(0))
 
@@ -417,22 +423,22 @@ class TablePosterior:
 
     def estimate(self, prob: list[float]) -> Estimate:
         """Means, standard deviations and central intervals of shares and counts, cell by cell in the order of rows."""
-        parts: list[KnownRows | RowGiven] = []
+        parts: list[KnownRows | RowWithUncertainTotal] = []
         places: list[Integers] = []
         if self._known:
             rows, known = self._known
-            for some, counts in known.marginals:
-                parts.append(KnownRows(known.alpha[some], known.totals[some], counts, known.units[some]))
-                places.append(rows[some])
+            for batch, counts in known.marginals:
+                parts.append(KnownRows(known.alpha[batch], known.totals[batch], counts, known.units[batch]))
+                places.append(rows[batch])
         for rows, tree in self._others:
             parts += tree.rows
             places.append(rows)
         d = self.prior.shape[-1]
         order = (np.argsort(np.concatenate(places))[:, None] * d + np.arange(d)).ravel()
-        found = estimate_of_rows(parts, prob, self.log_evidence, order)
-        return with_drawn_quantiles(found, self.draw) if self._others else found
+        summary = estimate_of_rows(parts, prob, self.log_evidence, order)
+        return with_drawn_quantiles(summary, self.draw) if self._others else summary
 
-    def estimate_given(self, totals: Sequence[Spread], prob: list[float], log_evidence: float) -> Estimate:
+    def estimate_given(self, totals: Sequence[Pmf], prob: list[float], log_evidence: float) -> Estimate:
         """The same of a table whose row totals are the counts of another one, but for quantiles of shares."""
         return estimate_of_rows(self._trees[0][1].rows_given(totals), prob, log_evidence)
 
@@ -447,9 +453,9 @@ def _refuse_too_few(output: ObservedTable, most: int, *, is_public: bool) -> Non
 
 
 def _row(
-    alpha: Array, most: int, each: list[RowLikelihood], output: ObservedTable, *, most_one_by_one: int = 10**7
+    alpha: Array, most: int, likelihoods: list[RowLikelihood], output: ObservedTable, *, most_one_by_one: int = 10**7
 ) -> RowPosterior:
-    smooth = all(likelihood.smooth for likelihood in each)
+    smooth = all(likelihood.smooth for likelihood in likelihoods)
     if not smooth and most * output.prior.size > most_one_by_one:
         raise ArgumentError(
             f"Set smooth_noise = True in the class of the noise of {' or '.join(output.mechanism_names)} if its "
@@ -458,40 +464,40 @@ def _row(
         )
 
     def log_likelihood(counts: Array, cells: Integers) -> Array:
-        found: Array = sum((one.of_cells(counts, cells) for one in each), start=np.zeros(()))
-        return found
+        logs: Array = sum((factor.cell_loglik(counts, cells) for factor in likelihoods), start=np.zeros(()))
+        return logs
 
     return RowPosterior(alpha=alpha, total=most, log_likelihood=log_likelihood, least=output.least, smooth=smooth)
 
 
-def _of_total(each: list[RowLikelihood]) -> OfTotal:
+def _of_total(likelihoods: list[RowLikelihood]) -> OfTotal:
     def factor(totals: Array) -> Array:
-        found: Array = sum((one.of_total(totals) for one in each), start=np.zeros(()))
-        return found
+        logs: Array = sum((likelihood.total_loglik(totals) for likelihood in likelihoods), start=np.zeros(()))
+        return logs
 
     return factor
 
 
 def class_table(tables: Mapping[str, ObservedTable]) -> str | None:
     """The table whose cells are the rows of all others, by its name; None if there is no such table."""
-    roots = [name for name, seen in tables.items() if seen.prior.ndim == 1 and seen.family == "dirichlet"]
+    roots = [name for name, table in tables.items() if table.prior.ndim == 1 and table.family == "dirichlet"]
     if (
         len(tables) < 2
         or len(roots) != 1
-        or any(seen.joint_rows is not None or seen.measurements for seen in tables.values())
+        or any(table.joint_rows is not None or table.measurements for table in tables.values())
     ):
         return None
     root = tables[roots[0]]
     if len(root.prior) == 1:
         # With one class there is nothing that the tables could tell each other.
         return None
-    for name, seen in tables.items():
+    for name, table in tables.items():
         if name != roots[0] and not (
-            seen.prior.ndim == 2
-            and seen.share_labels[0] == root.share_labels[0]
-            and len(seen.prior) == len(root.prior)
-            and seen.n_records == root.n_records
-            and len(seen.blocks) < 2
+            table.prior.ndim == 2
+            and table.share_labels[0] == root.share_labels[0]
+            and len(table.prior) == len(root.prior)
+            and table.n_records == root.n_records
+            and len(table.blocks) < 2
         ):
             return None
     return roots[0]
@@ -531,9 +537,9 @@ class Posteriors:
             self._root = TablePosterior(tables[classes], beliefs[classes], tuple(self._features.values()))
             self._posteriors = {classes: self._root, **self._features}
             return
-        for name, seen in tables.items():
-            kind = MarginalPosterior if seen.measurements else posterior_of
-            self._posteriors[name] = kind(seen, beliefs[name])
+        for name, table in tables.items():
+            kind = MarginalPosterior if table.measurements else posterior_of
+            self._posteriors[name] = kind(table, beliefs[name])
 
     @property
     def log_evidence(self) -> float | list[float]:
@@ -541,7 +547,7 @@ class Posteriors:
         if self._classes is not None:
             with computing(self._tables[self._classes]):
                 return self._root.log_evidence
-        return list(self._each(lambda _, posterior: posterior.log_evidence).values())
+        return list(self._for_all_tables(lambda _, posterior: posterior.log_evidence).values())
 
     def draw(self, draws: int, rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Draws]:
         """Independent draws of all tables, which are counted in a bar."""
@@ -549,7 +555,7 @@ class Posteriors:
         # Tables that share a noise share the radius of each draw.
         uniforms: dict[tuple[str, ...], Array] = {}
 
-        def one(name: str, posterior: _Posterior) -> Draws:
+        def draw_table(name: str, posterior: _Posterior) -> Draws:
             group = self._tables[name].noise_group
             if isinstance(posterior, JointPosterior) and group:
                 if group not in uniforms:
@@ -560,18 +566,18 @@ class Posteriors:
             drawn[name] = posterior.draw(draws, rng)
             return drawn[name]
 
-        return self._each(one, bar)
+        return self._for_all_tables(draw_table, bar)
 
     def estimate(self, prob: list[float], bar: Bar = QUIET) -> dict[str, Estimate]:
         """Means, standard deviations and central intervals of shares and counts. The evidence is that of all tables."""
 
-        def one(name: str, posterior: _Posterior) -> Estimate:
+        def estimate_table(name: str, posterior: _Posterior) -> Estimate:
             if (feature := self._features.get(name)) is None:
                 return posterior.estimate(prob)
-            found = feature.estimate_given(self._root.numbers, prob, self._root.log_evidence)
-            return with_drawn_quantiles(found, partial(self._draw_given, feature))
+            summary = feature.estimate_given(self._root.numbers, prob, self._root.log_evidence)
+            return with_drawn_quantiles(summary, partial(self._draw_given, feature))
 
-        return self._each(one, bar)
+        return self._for_all_tables(estimate_table, bar)
 
     def _draw_given(self, feature: TablePosterior, draws: int, rng: np.random.Generator) -> Draws:
         if self._root_counts is None or len(self._root_counts) != draws:
@@ -579,11 +585,11 @@ class Posteriors:
             self._root_counts = self._root.counts(draws, np.random.default_rng(20261125))
         return feature.draw_given(self._root_counts, rng)
 
-    def _each[T](self, of: Callable[[str, _Posterior], T], bar: Bar = QUIET) -> dict[str, T]:
+    def _for_all_tables[T](self, function: Callable[[str, _Posterior], T], bar: Bar = QUIET) -> dict[str, T]:
         """A function of each table, that of the classes first; in the order of the tables."""
-        found = {}
+        results = {}
         for name, posterior in self._posteriors.items():
             with computing(self._tables[self._classes or name]):
-                found[name] = of(name, posterior)
+                results[name] = function(name, posterior)
             bar.advance()
-        return {name: found[name] for name in self._tables}
+        return {name: results[name] for name in self._tables}

@@ -1,13 +1,13 @@
-"""Counts whose totals are not known: a tree of sums over integers, exact to rounding.
+"""Counts with unknown totals: a tree of sums over integers, exact up to rounding.
 
-A leaf is a count with a weight, a :class:`Node` an integer with a weight of its own, to which the children of each of
-its groups add up. A group is summed at a *tilt*: all weights times `exp(tilt * x)` are listed number by number where
-they matter, and convolved; that is exact for totals near the mean of the tilted sum. Such a *band* of totals is laid
-next to another until the weight of the number above has fallen by a factor of exp(50) on both sides. So one pass up
-gives the evidence; one down, of what is known of each total over what the sums say of it, the distribution of every
-count; and draws go down in the same way, each number given the one above.
+A leaf is a count with a weight. A :class:`Node` is an integer with a weight, and the children of each of its groups add
+up to it. A group is summed at a *tilt*: all weights are multiplied by `exp(tilt * x)`, listed where they are not
+negligible, and convolved. The result is accurate for a *band* of totals near the mean of the tilted sum. Bands are
+added on both sides until the weight of the parent has decreased by a factor of exp(50). One pass upwards gives the
+evidence. One pass downwards gives the distribution of every count, from the ratio of the posterior of each total and
+its sum. Draws also go downwards, each integer given its parent.
 
-All that is needed from elsewhere is the distribution of a sum, :mod:`pymc_dirdp.inference.lattice`.
+Distributions of sums are in :mod:`pymc_dirdp.inference.lattice`.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +25,8 @@ _ANY = (-np.inf, np.inf)
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
-    """A function of one integer that is 0 elsewhere: its values, or several such functions, from `low` on."""
+class Pmf:
+    """A probability mass function, or several functions of one integer: the values from `low` on, 0 elsewhere."""
 
     low: int
     values: Array
@@ -36,19 +36,19 @@ class Spread:
         """The integers."""
         return self.low + np.arange(self.values.shape[-1], dtype=np.float64)
 
-    def part(self, row: int) -> "Spread":
+    def part(self, row: int) -> "Pmf":
         """One of several functions."""
-        return Spread(self.low, self.values[row])
+        return Pmf(self.low, self.values[row])
 
-    def trimmed(self, mass: float) -> "Spread":
-        """A distribution without what is left out on both sides, which has no more than so much mass."""
+    def trimmed(self, mass: float) -> "Pmf":
+        """A distribution without both tails, each of which has at most this mass."""
         inside = (np.cumsum(self.values) > mass) & (np.cumsum(self.values[::-1])[::-1] > mass)
         accepted = np.flatnonzero(inside)
-        return Spread(self.low + int(accepted[0]), self.values[accepted[0] : accepted[-1] + 1])
+        return Pmf(self.low + int(accepted[0]), self.values[accepted[0] : accepted[-1] + 1])
 
     @property
     def mean_and_sd(self) -> tuple[float, float]:
-        """Of a distribution."""
+        """Mean and standard deviation of a distribution."""
         mean = float(self.values @ self.numbers)
         return mean, float(np.sqrt(self.values @ (self.numbers - mean) ** 2))
 
@@ -59,20 +59,20 @@ class Cells:
     Parameters
     ----------
     row : RowPosterior
-        Of the row, with the largest total that it may have.
+        The row, with its largest possible total.
     """
 
     def __init__(self, row: RowPosterior) -> None:
         self.row, self.size = row, len(row.alpha)
         self.least, self.most = row.least * self.size, row.total
-        # Bands of totals are many sums: once there are units they may as well be larger.
+        # Bands of totals need many sums, so use larger units if there are units at all.
         self._most_listed = 2**20 if row.unit == 1 else 2**19
         self._numbers = numbers_of([row], self._most_listed)
 
     def at(self, tilt: float, cut: float, sums: tuple[float, float] = _ANY) -> Lists:
-        """Their distributions at a tilt, without what is below the largest weight by more than a factor of exp(cut).
+        """Their distributions at a tilt, without weights below the largest by a factor of more than exp(cut).
 
-        Nor do counts matter that no sum between two numbers can have.
+        Counts that are impossible for sums in the range `sums` are also left out.
         """
         if self.size == 1:
             return self._numbers.at(tilt, cut)
@@ -85,13 +85,13 @@ class Cells:
         return self._numbers.at(tilt, cut, longest=others / 2, room=room)
 
     def moments(self, tilt: float) -> tuple[float, float]:
-        """Mean and variance of their sum, about."""
+        """Approximate mean and variance of their sum."""
         cells = self._numbers.rough(tilt)
         return float(cells.means.sum()), float(cells.variances.sum())
 
     @property
     def rough_variances(self) -> Array:
-        """Those of the counts where no total is known, about."""
+        """Approximate variances of the counts before conditioning on a total."""
         return self._numbers.rough(0.0).variances
 
     def summed(self, cells: Lists) -> Sums:
@@ -135,12 +135,12 @@ class Group:
         return float(cells.means.sum()), float(cells.variances.sum())
 
     def _band(self, tilt: float, sums: tuple[float, float] = _ANY, little_work: float = 5e6) -> "_Band":
-        """The sum at a tilt. It is asked for between two numbers.
+        """The distribution of the sum at a tilt, for sums in a range.
 
-        Convolutions of few numbers are as deep as these are listed. Each number of a node is itself a sum, and takes
-        more time than it is worth if it is improbable.
+        Convolutions of few integers are accurate to the depth of the lists. The integers of a node are sums
+        themselves, so improbable ones are not worth their time.
         """
-        # What is listed of the children, and how deep their sum is then known.
+        # The depth of the lists of the children, and the resulting depth of their sum.
         cut, depth = (CUT, 20.0) if self._nodes else (150.0, 100.0)
         cells = self._at(tilt, CUT, sums)
         deep = cells
@@ -159,8 +159,8 @@ class Group:
         logs = band.log_sums(float(np.exp(-deepest)))[0, first:end]
         return _Band(band, low + first, logs, depth, deepest)
 
-    def _add(self, made: "_Band", low: int, logs: Array) -> None:
-        """Keep a band, and for every total the one that knows it best."""
+    def _add(self, band: "_Band", low: int, logs: Array) -> None:
+        """Add a band, and assign each total to the band that is most accurate there."""
         high = low + len(logs) - 1
         if not self.bands:
             self.low, self.high = low, low - 1
@@ -170,21 +170,21 @@ class Group:
         self._depth = np.pad(self._depth, (before, after), constant_values=-np.inf)
         self._owner = np.pad(self._owner, (before, after))
         self.low, self.high = first, last
-        here = slice(low - first, high - first + 1)
-        probability = made.probabilities(low, logs)
-        better = probability > self._depth[here]
-        self._logs[here] = np.where(better, logs, self._logs[here])
-        self._depth[here] = np.where(better, probability, self._depth[here])
-        self._owner[here] = np.where(better, len(self.bands), self._owner[here])
-        self.bands.append(made.sums)
-        self._depths.append(made.depth)
+        covered = slice(low - first, high - first + 1)
+        probability = band.probabilities(low, logs)
+        better = probability > self._depth[covered]
+        self._logs[covered] = np.where(better, logs, self._logs[covered])
+        self._depth[covered] = np.where(better, probability, self._depth[covered])
+        self._owner[covered] = np.where(better, len(self.bands), self._owner[covered])
+        self.bands.append(band.sums)
+        self._depths.append(band.depth)
 
     def start_at_mode(self, slope: Callable[[float], float]) -> int:
-        """Make the first band where the sum and a weight of it together are largest, about, and return that number.
+        """Make the first band near the mode of the sum times a weight, and return the mode.
 
-        The weight rises there by what the logarithm of the sum falls, which is the tilt.
+        At the mode the slope of the log-weight is minus that of the log of the sum, which is the tilt.
 
-        The search takes as many steps of Newton's method as it needs to be within half a deviation, or a few.
+        The search uses Newton steps until it is within about half a standard deviation.
         """
         tilt, low, high, mean = 0.0, -np.inf, np.inf, 0.0
         for _ in range(60):
@@ -202,21 +202,21 @@ class Group:
         return middle
 
     def start(self, *, tilt: float = 0.0, total: int | None = None) -> None:
-        """Make the first band, at a tilt or where the sum is some total on average."""
+        """Make the first band, at a tilt or where the mean of the sum is a total."""
         if self.bands:
             return
         if total is not None:
             tilt = self._tilt_for(total, tilt)
-        made = self._band(tilt)
-        low, logs = made.known(made.depth)
+        band = self._band(tilt)
+        low, logs = band.known(band.depth)
         if len(logs):
-            self._add(made, low, logs)
+            self._add(band, low, logs)
             return
-        # At this tilt no total is possible: it is shifted towards those that are.
-        self.start(total=int(np.clip(made.sums.lists.means.sum(), self.least, self.most)))
+        # No total is possible at this tilt, so shift it towards the possible totals.
+        self.start(total=int(np.clip(band.sums.lists.means.sum(), self.least, self.most)))
 
     def _tilt_for(self, total: int, tilt: float) -> float:
-        """The tilt at which the sum is `total` on average, to half of its deviation."""
+        """The tilt at which the mean of the sum is `total`, to half a standard deviation."""
         low, high, step = -np.inf, np.inf, 1.0
         for trial in range(320):
             mean, variance = self._moments(tilt)
@@ -237,37 +237,37 @@ class Group:
         return tilt
 
     def cover(self, low: int, high: int) -> None:
-        """Make bands until all totals between the two are known, or known to be impossible."""
+        """Add bands until all totals in the range are covered."""
         while self.low > max(low, self.least):
             self._extend(-1, (low, np.inf))
         while self.high < min(high, self.most):
             self._extend(1, (-np.inf, high))
 
     def _extend(self, side: int, sums: tuple[float, float]) -> None:
-        """Another band beyond the lowest or the highest total that is known."""
+        """Add a band beyond the lowest or the highest covered total."""
         edge = self.high if side > 0 else self.low
         number = int(self._owner[-1 if side > 0 else 0])
         last = self.bands[number]
-        # So many deviations away the sum is known about half as deep. Where fewer sums were asked for before, the tilt
-        # may have been too steep for more.
+        # At this number of standard deviations, the accuracy has about half of its depth. If a smaller range was
+        # requested before, the tilt may have been too steep.
         deviation = max(float(np.sqrt(last.lists.variances.sum())), 1e-3)
         step = side * 1.2 * np.sqrt(self._depths[number]) / deviation
         tilt, near, far = float(last.lists.tilts[0]) + step, -side * np.inf, side * np.inf
-        # Where counts of 0 are far more probable than all others no tilt leads from one total to the next: what is
-        # improbable at one has to do.
+        # If counts of 0 are far more probable than all others, no tilt moves from one total to the next. Then use
+        # improbable sums of another tilt.
         improbable: list[tuple[float, _Band]] = []
         for _ in range(80):
-            made = self._band(tilt, sums)
-            depths = [depth for depth in (made.depth, 13.0, 18.0, made.deepest) if depth >= made.depth]
-            reaching = next((depth for depth in depths if _reaches(edge, side, *made.known(depth))), None)
-            if reaching == made.depth:
-                self._add(made, *made.known(made.depth))
+            band = self._band(tilt, sums)
+            depths = [depth for depth in (band.depth, 13.0, 18.0, band.deepest) if depth >= band.depth]
+            reaching = next((depth for depth in depths if _reaches(edge, side, *band.known(depth))), None)
+            if reaching == band.depth:
+                self._add(band, *band.known(band.depth))
                 return
             if reaching is not None:
-                improbable.append((reaching, made))
+                improbable.append((reaching, band))
             if len(improbable) == 6:
                 break
-            low, logs = made.known(made.depth)
+            low, logs = band.known(band.depth)
             if len(logs) and (low + len(logs) - 1 <= edge if side > 0 else low >= edge):
                 near = tilt
             else:
@@ -278,15 +278,15 @@ class Group:
             tilt = (near + far) / 2 if bounded else near + step if np.isfinite(near) else far - step
             step *= 1 if bounded else 2
         if improbable:
-            depth, made = min(improbable, key=lambda found: found[0])
-            self._add(made, *made.known(depth))
+            depth, band = min(improbable, key=lambda pair: pair[0])
+            self._add(band, *band.known(depth))
             return
-        # No table has such a total, or none that doubles can tell from impossible: one is passed over.
-        more = (int(side < 0), int(side > 0))
-        self._logs = np.pad(self._logs, more, constant_values=-np.inf)
-        self._depth = np.pad(self._depth, more, constant_values=-np.inf)
-        self._owner = np.pad(self._owner, more, mode="edge")
-        self.low, self.high = self.low - more[0], self.high + more[1]
+        # This total is impossible in double precision, so skip it.
+        widths = (int(side < 0), int(side > 0))
+        self._logs = np.pad(self._logs, widths, constant_values=-np.inf)
+        self._depth = np.pad(self._depth, widths, constant_values=-np.inf)
+        self._owner = np.pad(self._owner, widths, mode="edge")
+        self.low, self.high = self.low - widths[0], self.high + widths[1]
 
     def logs(self, low: int, high: int) -> Array:
         """Logarithms of the sums of the products of all weights for the totals from `low` to `high`."""
@@ -295,42 +295,42 @@ class Group:
         inside = (x >= self.low) & (x <= self.high)
         return np.where(inside, self._logs[np.clip(x - self.low, 0, len(self._logs) - 1)], -np.inf)
 
-    def given(self, total: Spread) -> list[tuple[Lists, Array]]:
-        """What is known of the children, if the distribution of their sum is: points of each, and their masses.
+    def child_points(self, total: Pmf) -> list[tuple[Lists, Array]]:
+        """The distributions of the children given that of their sum: points of each, and their masses.
 
         Parameters
         ----------
-        total : Spread
-            Several functions of the sum, shape (k, n); the first is a distribution, and the others are what its terms
-            are multiplied by.
+        total : Pmf
+            k functions of the sum, shape (k, n). The first is its distribution, and the others are this distribution
+            times some function.
 
         Returns
         -------
         parts : list of (Lists, array of shape (k, points))
-            Of each band that has some of the distribution. They add up.
+            One part for each band that covers some of the distribution; the parts add up.
         """
-        low, many = total.low, total.values.shape[-1]
-        self.cover(low, low + many - 1)
-        owner = self._owner[low - self.low : low - self.low + many]
-        # No number takes notice of less.
+        low, length = total.low, total.values.shape[-1]
+        self.cover(low, low + length - 1)
+        owner = self._owner[low - self.low : low - self.low + length]
+        # Smaller masses are negligible.
         matters = total.values[0] > 1e-18
         parts: list[tuple[Lists, Array]] = []
         for number in np.unique(owner[matters]).tolist():
             band = self.bands[number]
-            here = np.flatnonzero(matters & (owner == number))
-            x = low + here
-            known = np.zeros((len(total.values), 1, here[-1] - here[0] + 1))
-            known[:, 0, here - here[0]] = total.values[:, here] * np.exp(-self._depth[x - self.low])
-            parts.append((band.lists, band.given(x[:1], known)))
+            places = np.flatnonzero(matters & (owner == number))
+            x = low + places
+            known = np.zeros((len(total.values), 1, places[-1] - places[0] + 1))
+            known[:, 0, places - places[0]] = total.values[:, places] * np.exp(-self._depth[x - self.low])
+            parts.append((band.lists, band.cell_masses(x[:1], known)))
         return parts
 
-    def children_given(self, total: Spread) -> list[Spread]:
-        """The same of nodes, child by child: a function of each, shape (k, numbers)."""
-        parts = self.given(total)
+    def child_pmfs(self, total: Pmf) -> list[Pmf]:
+        """As :meth:`child_points` for nodes, child by child: functions of each, shape (k, numbers)."""
+        parts = self.child_points(total)
         return [
             added(
                 [
-                    Spread(int(lists.lows[child]), masses[:, lists.starts[child] : lists.starts[child + 1]])
+                    Pmf(int(lists.lows[child]), masses[:, lists.starts[child] : lists.starts[child + 1]])
                     for lists, masses in parts
                 ]
             )
@@ -343,8 +343,8 @@ class Group:
         counts = np.empty((len(totals), self.size), dtype=np.int64)
         owner = self._owner[totals - self.low]
         for number in np.unique(owner).tolist():
-            mine = owner == number
-            counts[mine] = self.bands[number].draw(totals[mine][:, None], rng)[:, 0]
+            draws_of_band = owner == number
+            counts[draws_of_band] = self.bands[number].draw(totals[draws_of_band][:, None], rng)[:, 0]
         return counts
 
 
@@ -391,14 +391,14 @@ class _Band:
         return self.low + int(inside[0]), self.logs[inside[0] : inside[-1] + 1]
 
 
-def added(parts: list[Spread]) -> Spread:
+def added(parts: list[Pmf]) -> Pmf:
     """Functions added up."""
     low = min(part.low for part in parts)
     high = max(part.low + part.values.shape[-1] for part in parts)
     values = np.zeros((len(parts[0].values), high - low))
     for part in parts:
         values[:, part.low - low : part.low - low + part.values.shape[-1]] += part.values
-    return Spread(low, values)
+    return Pmf(low, values)
 
 
 class Node:
@@ -425,7 +425,7 @@ class Node:
         most: int | None = None,
         start: Callable[[float], int] | None = None,
     ) -> None:
-        self.groups, self._own, self._guide, self._start = list(groups), log_weight, guide or log_weight, start
+        self.groups, self._log_weight, self._guide, self._start = list(groups), log_weight, guide or log_weight, start
         self.least = max(group.least for group in groups)
         self.most = min(group.most for group in groups) if most is None else most
         self._low, self._values, self._bounds = 0, np.empty(0), np.empty(0)
@@ -436,10 +436,10 @@ class Node:
         if len(self._values):
             low, high = min(low, self._low), max(high, self._low + len(self._values) - 1)
         x = np.arange(low, high + 1, dtype=np.float64)
-        own, sums = self._own(x), sum(group.logs(low, high) for group in self.groups)
+        logs, sums = self._log_weight(x), sum(group.logs(low, high) for group in self.groups)
         # Beyond a number that is impossible there may be others that are not.
-        bounds = own if np.isfinite(own[[0, -1]]).all() else self._guide(x)
-        self._low, self._values, self._bounds = low, own + sums, bounds + sums
+        bounds = logs if np.isfinite(logs[[0, -1]]).all() else self._guide(x)
+        self._low, self._values, self._bounds = low, logs + sums, bounds + sums
 
     def _slope(self, number: float, tilt: float) -> float:
         """By how much the logarithm of the weight rises with the number."""
@@ -447,10 +447,13 @@ class Node:
         if ends[1] <= ends[0]:
             return tilt
         # Where the weight is 0 what it is elsewhere leads to where it is not.
-        low, high = next((found for of in (self._own, self._guide) if np.isfinite(found := of(ends)).all()), (0.0, 0.0))
+        low, high = next(
+            (logs for function in (self._log_weight, self._guide) if np.isfinite(logs := function(ends)).all()),
+            (0.0, 0.0),
+        )
         return tilt + float(high - low) / float(ends[1] - ends[0])
 
-    def window(self, tilt: float, cut: float) -> Spread:
+    def window(self, tilt: float, cut: float) -> Pmf:
         """Logarithms of the weights, all sums done, where they matter at a tilt: from its first such number on."""
         if not len(self._values):
             if self._start is None:
@@ -478,7 +481,7 @@ class Node:
             raise impossible()
         # At a steep tilt the largest is all that rounding leaves.
         inside = np.flatnonzero(logs >= peak - cut)
-        return Spread(low + int(inside[0]), self._values[inside[0] : inside[-1] + 1])
+        return Pmf(low + int(inside[0]), self._values[inside[0] : inside[-1] + 1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -505,19 +508,19 @@ class Root:
     most: int | None = None
 
     @cached_property
-    def distribution(self) -> tuple[float, Spread]:
+    def distribution(self) -> tuple[float, Pmf]:
         """The logarithm of the sum of all weights, and the distribution of the number, shape (1, n)."""
         if self.total is not None:
-            own = self.log_weight(np.array([float(self.total)]))
+            logs = self.log_weight(np.array([float(self.total)]))
             self.group.start(total=self.total)
-            window = Spread(self.total, self.group.logs(self.total, self.total) + own)
+            window = Pmf(self.total, self.group.logs(self.total, self.total) + logs)
         else:
             window = Node([self.group], self.log_weight, self.guide, most=self.most).window(0.0, CUT)
         peak = window.values.max()
         if np.isneginf(peak):
             raise impossible()
         masses = np.exp(window.values - peak)
-        return float(peak + np.log(masses.sum())), Spread(window.low, masses[None] / masses.sum())
+        return float(peak + np.log(masses.sum())), Pmf(window.low, masses[None] / masses.sum())
 
     def draw_below(self, draws: int, rng: np.random.Generator) -> Integers:
         """Independent draws of the numbers that add up to it, shape (draws, size)."""

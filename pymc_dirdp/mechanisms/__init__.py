@@ -1,4 +1,4 @@
-"""One mechanism a file. Public numbers in fields, counts only as arguments of a call."""
+"""One mechanism per file. Fields hold public numbers; counts are only ever arguments of a call."""
 
 from pymc_dirdp.lazy import attach
 

@@ -1,4 +1,4 @@
-"""Distributions of outputs at two data sets, in finitely many cells: what audits need of them."""
+"""Discretised distributions of the output at two data sets, for audits."""
 
 import math
 
@@ -13,29 +13,32 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
 def dirichlet_distributions(
-    u: Array, v: Array, cells: int | None = None, *, usual: int = 6_000, fewer: int = 10
+    u: Array, v: Array, cells: int | None = None, *, default_cells: int = 6_000, fewer: int = 10
 ) -> FiniteDistributions:
     """Two tables of Dirichlet distributions, with parameters u and v of shape (..., d).
 
-    A distribution is cut into about so many cells, and into `fewer` times less if several parts of the output change,
-    because their products are summed over. Rows are independent, and in a row the likelihood ratio depends on one Beta
-    variable: the share of the cell that changes in its row, or that of one of two cells in the two.
+    Each distribution has about `cells` cells. If several parts of the output change, the number is divided by `fewer`,
+    because the sum runs over products of cells. Rows are independent. In a row the likelihood ratio depends on one Beta
+    variable: the share of the changed cell in its row, or the share of the first of two changed cells in their sum.
 
     Raises
     ------
     ArgumentError
-        If more than that changes in a row, or nothing changes.
+        If nothing changes, or if a row changes in another way.
     """
     changes = [(p, q, np.flatnonzero(p != q)) for p, q in zip(np.atleast_2d(u), np.atleast_2d(v), strict=True)]
     several = sum(changed.size > 0 for *_, changed in changes) > 1
-    cells = (cells or usual) // (fewer if several else 1)
+    cells = (cells or default_cells) // (fewer if several else 1)
     parts = []
     for p, q, changed in changes:
         if changed.size == 0:
             continue
         i, j = changed[0], changed[-1]
         if changed.size > 2 or (changed.size == 2 and not math.isclose(p[i] + p[j], q[i] + q[j], rel_tol=1e-12)):
-            raise ArgumentError("Expected data sets between which one cell of a row changes, or a record moves in it.")
+            raise ArgumentError(
+                "Expected data sets that differ in one cell of a row, or by one record that changes its cell within a "
+                "row."
+            )
         rest = math.fsum(np.delete(p, i)) if changed.size == 1 else 0.0
         first, second = ((p[i], rest), (q[i], rest)) if changed.size == 1 else ((p[i], p[j]), (q[i], q[j]))
         parts.append(_beta_distributions(first, second, cells))
@@ -43,7 +46,7 @@ def dirichlet_distributions(
 
 
 def _beta_distributions(u: tuple[float, float], v: tuple[float, float], cells: int) -> FiniteDistributions:
-    """The logit of a Beta variable under two distributions. Cells are narrow around both centres and widen outwards."""
+    """The logit of a Beta variable under two distributions. Cells are narrow around both centres and wider outside."""
     edges = np.union1d(_logit_edges(*u, u, v, cells // 2), _logit_edges(*v, u, v, cells // 2))
 
     half = np.diff(edges) / 2
@@ -60,7 +63,7 @@ def _beta_distributions(u: tuple[float, float], v: tuple[float, float], cells: i
 def _logit_edges(
     a: float, b: float, u: tuple[float, float], v: tuple[float, float], cells: int, *, reach: float = 80.0
 ) -> Array:
-    """Edges around the centre of one distribution; what is left out has a probability of about exp(-reach)."""
+    """Edges around the centre of one distribution; the tails beyond have a probability of about exp(-reach)."""
     centre, spread = math.log(a / b), math.sqrt(1 / a + 1 / b)
     left = (reach / min(u[0], v[0]) + 15) / spread
     right = (reach / min(u[1], v[1]) + 15) / spread
@@ -76,16 +79,18 @@ def block_distributions(
     ----------
     scale : float
     cells : int
-        How many cells the block has.
+        Number of cells of the block.
     shifts : array, shape (c,)
-        By how much the counts of those cells differ that do; integers that add up to 0.
-    reach, most_points : float
-        The characteristic function is taken at so many points for each standard deviation of a sum, and so many in all.
+        Differences of the counts, for the cells that differ; integers that add up to 0.
+    reach : float
+        Number of points of the characteristic function per standard deviation of a sum.
+    most_points : int
+        Maximum number of points in total.
 
     Raises
     ------
     ArgumentError
-        If the distribution has too many cells to be summed over.
+        If the distribution has too many cells.
 
     Notes
     -----
@@ -93,40 +98,40 @@ def block_distributions(
     of each loss, times `exp(i k t)`, is a geometric series. The product over cells is the characteristic function of
     the sum of all noise, and its average over t keeps the noise that adds up to 0.
     """
-    # At most as wide as independent noise; all sums beyond the number of points are negligible.
+    # The noise is at most as wide as independent noise; sums beyond the number of points are negligible.
     spread = math.sqrt(2) * (scale + 1)
     points = math.ceil(reach * spread * math.sqrt(cells)) + 2 * round(float(np.abs(shifts).sum())) + 1
     losses = round(float(np.abs(shifts).sum())) + 1
     if points * losses > most_points:
-        raise ArgumentError(f"The distribution of noise of scale {scale:.4g} has too many cells to be summed over.")
-    turn = np.exp(2j * np.pi * np.arange(points) / points)
+        raise ArgumentError(f"The distribution of noise of scale {scale:.4g} has too many cells to sum over.")
+    waves = np.exp(2j * np.pi * np.arange(points) / points)
     q = math.exp(-1 / scale)
-    each = -math.expm1(-2 / scale) / ((1 - q * turn) * (1 - q / turn))
+    cell_transform = -math.expm1(-2 / scale) / ((1 - q * waves) * (1 - q / waves))
     # Relative to independent noise, so that no power is large.
     share = math.tanh(1 / (2 * scale))
-    distribution = [(share * each) ** (cells - len(shifts))]
+    distribution = [(share * cell_transform) ** (cells - len(shifts))]
     for shift in shifts.tolist():
         distribution = _times(
-            distribution, [share * part for part in _by_loss(abs(round(shift)), turn if shift > 0 else 1 / turn, q)]
+            distribution, [share * part for part in _by_loss(abs(round(shift)), waves if shift > 0 else 1 / waves, q)]
         )
     masses = np.array([part.mean().real for part in distribution])
     masses = np.maximum(masses / masses.sum(), 0.0)
     loss = (2 * np.arange(len(distribution)) - (len(distribution) - 1)) / scale
-    possible = masses > 0
-    log = np.log(masses[possible])
-    return FiniteDistributions(log, log - loss[possible])
+    support = masses > 0
+    log = np.log(masses[support])
+    return FiniteDistributions(log, log - loss[support])
 
 
-def _by_loss(shift: int, turn: Array, q: float) -> list[Array]:
-    """The series of noise k of one cell by its loss `|k + shift| - |k|`, which is -shift, -shift + 2, ..., shift."""
-    below = (q / turn) ** shift / (1 - q / turn)
-    between = [(q / turn) ** k for k in range(shift - 1, 0, -1)]
-    return [below, *between, 1 / (1 - q * turn)]
+def _by_loss(shift: int, waves: Array, q: float) -> list[Array]:
+    """The series of the noise k of one cell for each loss `|k + shift| - |k|`: -shift, -shift + 2, ..., shift."""
+    below = (q / waves) ** shift / (1 - q / waves)
+    between = [(q / waves) ** k for k in range(shift - 1, 0, -1)]
+    return [below, *between, 1 / (1 - q * waves)]
 
 
 def _times(first: list[Array], second: list[Array]) -> list[Array]:
     product = [np.zeros_like(first[0]) for _ in range(len(first) + len(second) - 1)]
-    for i, one in enumerate(first):
-        for j, other in enumerate(second):
-            product[i + j] = product[i + j] + one * other
+    for i, x in enumerate(first):
+        for j, y in enumerate(second):
+            product[i + j] = product[i + j] + x * y
     return product

@@ -1,4 +1,4 @@
-"""What every mechanism is: privacy curves, a draw, facts for the file of a release, and words."""
+"""The interface of every mechanism: privacy curves, sampling, fields of a release file, and texts."""
 
 import abc
 import dataclasses
@@ -22,33 +22,33 @@ from pymc_dirdp.texts.codec import RebuiltOnCopy
 
 @final
 @dataclass(frozen=True)
-class Fact:
-    """A public number or word of a mechanism, as the group of a table in a release holds it.
+class FileField:
+    """A public number or word of a mechanism in the group that a release file has for its table.
 
     Attributes
     ----------
     name : str
-        Its name in the release.
+        The name in the release.
     field : str
         The field or property of the mechanism.
     kind : {"table", "scalar", "attribute", "list"}
         A variable with the axes of the table, a variable without axes, or an attribute; a list is written as JSON.
-    given : bool, default True
-        Whether the class takes it as an argument; otherwise it follows from the others, and is compared
-        when it is read.
+    is_argument : bool, default True
+        Whether the class takes it as an argument. Otherwise it follows from the arguments, and a file that is read has
+        to have the same value.
     optional : bool, default False
-        Whether it is left out of a file where it is None.
+        Whether a file leaves it out if it is None.
     """
 
     name: str
     field: str
     kind: str
-    given: bool = True
+    is_argument: bool = True
     optional: bool = False
 
     @property
     def is_variable(self) -> bool:
-        """Whether it is a variable of the group, and not an attribute."""
+        """Whether the group has it as a variable and not as an attribute."""
         return self.kind in ("table", "scalar")
 
 
@@ -61,27 +61,27 @@ class Tempered:
     ----------
     alpha : array, shape (..., d)
     r : float
-        How much one record counts.
+        The weight of one record.
     """
 
     alpha: Array
     r: float
 
 
-# What every mechanism says of itself: its curves, what it releases, how likely that is, and what a file holds of it.
+# A mechanism defines its curves, its output, the likelihood of an output, and its fields in a release file.
 #
-# A new mechanism is one file with a class that does so, and a line in :mod:`pymc_dirdp.mechanisms.registry`. Nothing
-# outside this room asks which mechanism it has.
+# A new mechanism is one file with such a class, and a line in :mod:`pymc_dirdp.mechanisms.registry`. No code outside
+# this package depends on the class of a mechanism.
 
 
 SAMPLERS = options_of(SamplerName)
 
 
 class Mechanism(RebuiltOnCopy, PrivacyCurves):
-    """A randomised release of a table of counts, with exact or upper-bound privacy curves.
+    """A randomised release of a table of counts, with exact privacy curves or upper bounds of them.
 
-    A subclass is a frozen dataclass with `eq=False`; its fields are public, and two mechanisms are equal if their class
-    and their fields are.
+    A subclass is a frozen dataclass with `eq=False`. Its fields are public. Two mechanisms are equal if their classes
+    and fields are equal.
 
     Examples
     --------
@@ -93,26 +93,26 @@ class Mechanism(RebuiltOnCopy, PrivacyCurves):
     output_kind: ClassVar[type[Output]] = Draws
     """The kind of output that it publishes."""
     min_count: float | None = None
-    """What every cell is guaranteed to hold; None if the guarantee does not rest on that."""
+    """The least count of every cell that the guarantee assumes; None if it does not assume one."""
 
     @property
     def shared_noise(self) -> Any:
-        """The joint noise that it shares with others, which are one release with it; None without any."""
+        """The joint noise that several tables share, which are one release; None if the noise is independent."""
         return None
 
     @classmethod
-    def of(cls, thing: object) -> "Self | None":
-        """The thing if it is a mechanism of this class, and None if it is anything else."""
-        return thing if isinstance(thing, cls) else None
+    def of(cls, instance: object) -> "Self | None":
+        """The object if it is a mechanism of this class, and None otherwise."""
+        return instance if isinstance(instance, cls) else None
 
     @classmethod
     def required(cls, mechanism: object) -> "Self":
-        """The argument if it is a mechanism of this class, or an error that says where to find those of a release."""
+        """The argument if it is a mechanism of this class; otherwise an error says where to find the mechanisms."""
         if isinstance(mechanism, cls):
             return mechanism
         raise ArgumentError(
-            f"Expected mechanism to be a mechanism of this library, got {type_name(mechanism)}. Those of a release are "
-            "dirdp.verify(release).mechanisms, by table."
+            f"Expected mechanism to be a mechanism of this library, got {type_name(mechanism)}. The mechanisms of a "
+            "release are dirdp.verify(release).mechanisms, by table."
         )
 
     def __eq__(self, other: object) -> bool:
@@ -129,25 +129,26 @@ class Mechanism(RebuiltOnCopy, PrivacyCurves):
         return type(self), *hashable
 
     def checked_sampler(self, sampler: str | None) -> str:
-        """The name, if this mechanism can be drawn so; None takes the default."""
+        """The name of a sampler that this mechanism has; None means the default."""
         return SAMPLERS[0] if sampler is None else one_of(SAMPLERS, sampler=sampler)
 
     def _source(self, sampler: str, random_seed: Seed) -> Bits | np.random.Generator:
-        """What is drawn from: bits by the exact sampler, and a generator by the fast one."""
+        """The source of randomness: bits for the exact sampler, a generator for the fast one."""
         return Bits(random_seed) if self.checked_sampler(sampler) == "exact" else generator(random_seed)
 
     def checked_steps(self, steps: int | None, sampler: str) -> int | None:
-        """The steps of an urn that somebody chose, if this sampler is one."""
+        """The number of steps of the urn that the caller chose; an error if this sampler is not an urn."""
         if steps is None:
             return None
         if not self._is_urn(sampler):
             raise ArgumentError(
-                "steps is for the urn of sampler='exact', as a DirichletMechanism has it. Leave it out."
+                f"{type(self).__name__} with sampler={sampler!r} does not draw from an urn, so it has no steps. Leave "
+                "steps= out."
             )
         return integer(1, steps=steps)
 
     def outputs_to_audit(self, sampler: str) -> int:
-        """How many outputs an audit draws of each data set by default."""
+        """The default number of outputs that an audit draws for each data set."""
         # An urn takes a thousand times as long as another sampler.
         return 10_000 if self._is_urn(sampler) else 100_000
 
@@ -157,25 +158,25 @@ class Mechanism(RebuiltOnCopy, PrivacyCurves):
 
     @property
     @abc.abstractmethod
-    def in_short(self) -> str:
-        """Its public numbers in a few words, such as `"standard deviation 5.98"`."""
+    def summary(self) -> str:
+        """The public parameters in a few words, such as `"standard deviation 5.98"`."""
 
     @abc.abstractmethod
     def releases(
         self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
     ) -> Array:
-        """`n` independent releases of made-up counts, each what the guarantee is about. Shape ``(n, ...)``."""
+        """`n` independent releases of simulated counts, each covered by the guarantee. Shape ``(n, ...)``."""
 
     def replicates(self, counts: Array, n: int, rng: np.random.Generator) -> Array:
         """`n` outputs for each of several tables of counts, in floating point: shape `(tables, n, ...)`."""
         return np.stack([self.releases(table, n, random_seed=rng) for table in counts])
 
     @abc.abstractmethod
-    def worst_pair(self) -> tuple[Array, Array]:
-        """Made-up neighbours on which the loss is the largest, or close to it.
+    def worst_neighbours(self) -> tuple[Array, Array]:
+        """Simulated neighbours whose privacy loss is the largest, or close to it.
 
-        In each block of cells where a person's records may lie anywhere, all of them are in one cell in the first data
-        set, and in another cell, or nowhere, in the second (Theory, sections 2 and 6).
+        In each block of cells in which a person's records may lie anywhere, the first data set has all of them in one
+        cell. The second has them in another cell, or does not have them (Theory, sections 2 and 6).
         """
 
     @abc.abstractmethod
@@ -187,68 +188,73 @@ class Mechanism(RebuiltOnCopy, PrivacyCurves):
         output, counts : array_like
             A release, and a data set. Leading axes broadcast.
         steps : int, optional
-            The number of steps of the urn that drew the output; None for the distribution that the urn approaches.
+            The number of steps of the urn that drew the output; None for the limit distribution of the urn.
 
         Returns
         -------
         log_likelihood : array
-            One number for each of the leading axes. It is confidential where the counts are.
+            Shape of the leading axes. It is confidential if the counts are.
         """
 
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        """Logarithm of the likelihood of x over that of y, the most powerful statistic. Shape of the leading axes.
+        """Log-likelihood ratio of x and y, which is the most powerful test statistic. Shape of the leading axes.
 
         Parameters
         ----------
         outputs : array, shape (n, ...)
-            Any numbers: what claims to be a mechanism may have any output.
+            Any numbers: the program under audit may return anything.
         x, y : array
             The two data sets.
         floor : float
-            Half a step of the grid, added to probabilities that a sampler on a grid may round to 0.
+            Half a grid step. It is added to probabilities that a sampler on a grid may round to 0.
         """
         with np.errstate(invalid="ignore"):
             ratio = self.log_likelihood(outputs, x) - self.log_likelihood(outputs, y)
         return np.nan_to_num(ratio, nan=0.0, posinf=1e300, neginf=-1e300)
 
     def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
-        """The distributions of the output at two data sets.
+        """The distributions of the output at two data sets, discretised.
 
-        Cut into about so many cells; None takes as many as are useful.
+        Parameters
+        ----------
+        x, y : array
+            The two data sets.
+        cells : int, optional
+            The approximate number of cells; by default as many as are useful.
 
         Raises
         ------
         ArgumentError
-            If the distributions are not known, or not for such data sets.
+            If the distributions are not known for this mechanism, or not for these data sets.
         """
         raise ArgumentError(
-            f"The distribution of a {type(self).__name__} is not known here. Use audit, which draws from it."
+            f"The distribution of the output of a {type(self).__name__} is not available. Use audit, which samples it."
         )
 
     def stronger(self, factor: float) -> "tuple[str, Self] | None":
-        """A mechanism of the same kind that loses more, the larger the factor, and what it is called; None if none."""
+        """A mechanism of the same kind with more privacy loss, and its description; None if there is none.
+
+        The larger the factor, the larger the loss.
+        """
         return None
 
     @property
     def log_no_noise(self) -> float | None:
-        """The logarithm of the probability that all its noise is 0; None if it adds none to integers."""
+        """The logarithm of the probability that all noise is 0; None if the mechanism does not add noise to counts."""
         return None
 
     @property
     def noise_sd(self) -> float | None:
-        """Standard deviation of the noise in one cell.
-
-        None unless every cell has noise of the same distribution.
-        """
+        """Standard deviation of the noise in one cell; None unless all cells have noise of the same distribution."""
         return None
 
     @property
     def tempered(self) -> "Tempered | None":
-        """The parameters of a draw that is itself the release; None if draws come from something released before."""
+        """The parameters of a draw that is itself the release; None if draws are post-processing of a release."""
         return None
 
     def posterior_parameters(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        """Parameters of the private Dirichlet posterior, one release for each of many made-up tables, in their shape.
+        """Parameters of the private Dirichlet posterior, one release for each simulated table. Shape of `data`.
 
         Parameters
         ----------
@@ -258,65 +264,68 @@ class Mechanism(RebuiltOnCopy, PrivacyCurves):
         Raises
         ------
         ArgumentError
-            If the mechanism does not lead to a posterior of counts.
+            If the mechanism has no private posterior of counts.
         """
-        raise ArgumentError(f"No private posterior of counts comes from a {type(self).__name__}.")
+        raise ArgumentError(
+            f"A {type(self).__name__} has no private posterior of counts. Use DirichletMechanism or noisy counts."
+        )
 
-    # What it tells anyone who reads an output of it; by default that this is not possible here.
+    # Inference from an output; by default it is not available.
 
     def public_records(self, n_records: int | None) -> int | None:
-        """The public number of records that an output is read with; None if it is private.
+        """The public number of records for inference from an output; None if it is private.
 
         Raises
         ------
         ArgumentError
-            If a public number is missing, or is not that of the mechanism, or a private one is given.
+            If a public number is missing or differs from that of the mechanism, or if the number is private and
+            `n_records` is not None.
         """
         if n_records is None:
             raise ArgumentError(f"The number of records of a {type(self).__name__} is public. Pass n_records=.")
         return integer(0, n_records=n_records)
 
     def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
-        """The rows, by number, whose records an output tells to add up to a number, and that number; often none."""
+        """Groups of rows whose total number of records an output publishes, and these totals; often there are none."""
         return []
 
     def joint_rows(self, output: Array) -> JointLikelihoods | None:
-        """The likelihood of all rows together, where noise has a latent radius; None where it has none."""
+        """The joint likelihood of all rows, if the noise has a latent radius; otherwise None."""
         return None
 
     @property
     def cell_noise(self) -> CellNoise | None:
-        """The noise on each cell, where the output is the counts with a noise that is Laplace or normal; or None."""
+        """The noise on each cell, if the output is counts with Laplace or normal noise; otherwise None."""
         return None
 
     @property
     def row_noise(self) -> Noise | None:
-        """The noise of one row as those see it who estimate, or nearly that; None if it is unknown or takes long."""
+        """The noise of one row for estimates, exactly or nearly; None if it is unknown or takes too long."""
         return None
 
     def likelihoods_of_rows(
         self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
     ) -> list[RowLikelihood]:
-        """The factors of each cell and of each row's total in the likelihood of one output: one object for each row.
+        """The likelihood of one output, factorised over the cells and the total of each row: one object per row.
 
         Parameters
         ----------
         output : array
-            What the guarantee is about, in the shape of the table.
+            The release that the guarantee covers, in the shape of the table.
         n_records : int or None
             As :meth:`public_records` returned it.
         sampler : {"exact", "fast"}
-            What drew it.
+            The sampler that drew the output.
         steps : int, optional
-            Of the urn, for `"exact"`; by default those that are its default.
+            Number of steps of the urn, for `"exact"`; by default its default.
 
         Raises
         ------
         ArgumentError
-            If the likelihood is no product, or the mechanism cannot have put this out.
+            If the likelihood is not a product over cells, or this mechanism cannot return the output.
         """
         raise ArgumentError(
-            f"The likelihood of a {type(self).__name__} is not known as a product over cells, so nothing is inferred "
-            "from its outputs here. Release with GeometricMechanism; or weigh each possible data set by its prior "
-            "times exp(mechanism.log_likelihood(output, counts)) yourself."
+            f"The likelihood of a {type(self).__name__} is not a product over cells, so inference from its outputs is "
+            "not available. Release with GeometricMechanism, or weight each possible data set by its prior times "
+            "exp(mechanism.log_likelihood(output, counts)) yourself."
         )

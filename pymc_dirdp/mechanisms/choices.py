@@ -1,7 +1,8 @@
-"""Mechanisms that choose something from the records and release no number: a tree over variables, and edges of bins.
+"""Mechanisms that release a choice and no number: a tree over variables, and edges of bins.
 
-Both choose by the exponential mechanism among public candidates. The variables of a table are joined one by one, by how
-far the counts of a pair are from what noisy marginals predict; edges are chosen by how near they are to a quantile.
+Both choose with the exponential mechanism among public candidates. The tree joins variables one by one; the score of a
+pair is the distance of its counts from the prediction of noisy marginals. The score of a bin edge is its distance from
+a quantile.
 """
 
 import math
@@ -21,7 +22,7 @@ from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.marginals import NOISES
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
+from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget, round_up
 from pymc_dirdp.privacy.bounded_loss import BoundedRange
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import LossCurves, PrivacyCurves
@@ -37,7 +38,7 @@ _LEAST_SCALE, _LARGEST_SCALE = 2.0**-20, 2.0**60
 
 
 class ChoiceMechanism(PrivacyCurves):
-    """A dataclass of public numbers and words that are all that is known of a choice, besides what was chosen."""
+    """The public parameters of a choice. A release holds these and the result of the choice, and nothing else."""
 
     scale: float
     adjacency: str
@@ -57,28 +58,27 @@ class ChoiceMechanism(PrivacyCurves):
 class TreeMechanism(ChoiceMechanism):
     """Choose which variables depend on each other: a tree, or a forest of fewer edges.
 
-    First the marginal of each variable is measured, with integer noise. Then pairs of variables are joined one by one.
-    A pair is a candidate if no path joins its variables yet. Its score is the l1 distance between its counts and
-    those that the noisy marginals predict for independent variables, less what this distance would be on average if
-    they were independent. Each choice is one of the exponential mechanism, among all candidates and "no more edges",
-    whose score is what the noise of the choice would reach among so many candidates. No other number of the data is
-    used.
+    First, the marginal of each variable is measured with integer noise. Then, pairs of variables are joined one by one.
+    A pair is a candidate if no path joins its variables yet. Its score is the l1 distance between its counts and the
+    counts that the noisy marginals predict for independent variables, minus the expected distance under independence.
+    The exponential mechanism chooses among all candidates and "no more edges", whose score is about the maximum that
+    the noise of the choice reaches among this number of candidates. No other number is computed from the data.
 
     Parameters
     ----------
     lengths : sequence of int
-        The number of categories of each variable, at least 1; two variables at least have more than one.
+        The number of categories of each variable, at least 1. At least two variables have more than one category.
     scale : float
-        A candidate is chosen with a probability in proportion to `exp(score / scale)`. It is rounded up to 41 binary
-        digits, and the attribute is the number that is used.
+        A candidate is chosen with a probability proportional to `exp(score / scale)`. The scale is rounded up to 41
+        binary digits, and the attribute is the rounded number.
     parameter : float
         The parameter of the noise on the marginals: sigma, or the scale.
     noise : {"gaussian", "geometric"}, default "gaussian"
         The discrete Gaussian distribution, or the discrete Laplace distribution.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one unit can change.
+        The change of one unit between neighbouring data sets.
     contribution : int, default 1
-        The largest number of records of one unit.
+        The maximum number of records of one unit.
 
     Raises
     ------
@@ -88,10 +88,10 @@ class TreeMechanism(ChoiceMechanism):
 
     Notes
     -----
-    Neighbours with m records of a unit change each score by at most m (add-remove) or 2 m (replace-one), because the
-    prediction is a function of what has been published. So the loss of a choice lies in an interval of width `2 m /
-    scale` or `4 m / scale`, and of half of that for two variables: no record changes the score of "no more edges". All
-    choices count, also those that an early end leaves out.
+    The prediction is a function of the published marginals. So between neighbours that differ in m records of a unit,
+    each score changes by at most m (add-remove) or 2 m (replace-one). The loss of a choice lies in an interval of width
+    `2 m / scale` or `4 m / scale`. For two variables the width is half of that, because no record changes the score of
+    "no more edges". All choices are composed, including those that an early stop leaves out.
 
     References
     ----------
@@ -121,20 +121,22 @@ class TreeMechanism(ChoiceMechanism):
         object.__setattr__(self, "lengths", tuple(integer(1, length=length) for length in self.lengths))
         super().__post_init__()
         one_of(NOISES, noise=self.noise)
-        # Every pair of variables is counted and is a candidate, and every choice is one more loss to compose.
+        # Every pair of variables is counted and is a candidate, and every choice composes.
         if len(self.lengths) > 200:
             raise ArgumentError(
                 f"Expected at most 200 variables, got {len(self.lengths)}: every pair of them is a "
-                "candidate. Choose among fewer, and give the others their parents yourself."
+                "candidate. Choose among fewer variables, and declare the parents of the others yourself."
             )
         if len(self.variables) < 2:
-            raise ArgumentError("Expected at least two variables with more than one category: else there is no choice.")
+            raise ArgumentError(
+                "Expected at least two variables with more than one category: otherwise there is no choice to make."
+            )
         if (cells := math.prod(sorted(self.lengths)[-2:])) > 10**6:
             raise ArgumentError(
                 f"Two of the variables have {cells} cells together, and a table of at most 1000000 is fitted. "
                 "Merge categories, or leave a variable out."
             )
-        # What is used is what the mechanism of a marginal makes of it: a scale is rounded up.
+        # The mechanism of a marginal rounds a scale up, and the rounded number is the one in use.
         object.__setattr__(self, "parameter", self.marginals[0].parameter)
 
     @property
@@ -144,19 +146,19 @@ class TreeMechanism(ChoiceMechanism):
 
     @property
     def choices(self) -> int:
-        """The largest number of edges, each of which is chosen."""
+        """The maximum number of edges. Each edge is one choice."""
         return len(self.variables) - 1
 
     @property
     def choice(self) -> BoundedRange:
         """The curves of one choice."""
-        # A score may go up by its sensitivity while another goes down; the score of no more edges stays.
+        # One score may rise by its sensitivity while another falls; the score of "no more edges" is constant.
         width = min(2, self.choices) * round(adjacency_by_name(self.adjacency).delta_1) * self.contribution
         return BoundedRange(round_up(width / Fraction(self.scale)))
 
     @cached_property
     def marginals(self) -> tuple[NoisyCounts, ...]:
-        """The mechanism of the marginal of each variable that has more than one category."""
+        """The mechanism for the marginal of each variable with more than one category."""
         kind = DiscreteGaussianMechanism if self.noise == "gaussian" else GeometricMechanism
         facts = {"parameter": self.parameter, "adjacency": self.adjacency, "contribution": self.contribution}
         return tuple(kind.from_dict({"prior": np.ones(self.lengths[i]), **facts}) for i in self.variables)
@@ -175,9 +177,9 @@ class TreeMechanism(ChoiceMechanism):
         Parameters
         ----------
         marginals : sequence of arrays of int
-            The counts of each of `variables`. Secret.
+            The counts of each variable in `variables`. Secret.
         pairs : mapping of (int, int) to array of int
-            The counts of each pair of `variables`, the smaller first, as a table or as its cells. Secret.
+            The counts of each pair of `variables`, the smaller first, as a table or flattened. Secret.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
 
@@ -186,24 +188,24 @@ class TreeMechanism(ChoiceMechanism):
         edges : tuple of (int, int)
             Pairs of variables, the smaller first, in rising order.
         """
-        # A generator moves on, so nothing shares its randomness.
+        # The state of the generator advances, so no two draws share randomness.
         rng = None if random_seed is None else generator(random_seed)
         noisy = [
             part.release(counts, sampler="exact", random_seed=rng)
             for part, counts in zip(self.marginals, marginals, strict=True)
         ]
-        return self.joined(noisy, pairs, Bits(rng))
+        return self.choose_edges(noisy, pairs, Bits(rng))
 
-    def joined(self, noisy: Sequence[Array], pairs: Mapping[Pair, Integers], bits: Bits) -> tuple[Pair, ...]:
-        """The choices that follow the noisy marginals."""
-        shares, total = self._predicted(noisy)
+    def choose_edges(self, noisy: Sequence[Array], pairs: Mapping[Pair, Integers], bits: Bits) -> tuple[Pair, ...]:
+        """Choose the edges, given the noisy marginals."""
+        shares, total = self._predict(noisy)
         scores = {pair: self._score(pairs[pair], shares, total, pair) for pair in pairs}
         part_of = {i: i for i in self.variables}
         edges: list[Pair] = []
         for _ in range(self.choices):
             candidates = [(i, j) for i, j in scores if part_of[i] != part_of[j]]
-            offered = [*(scores[pair] for pair in candidates), self.end(len(candidates))]
-            place = chosen(offered, Fraction(self.scale), bits)
+            candidate_scores = [*(scores[pair] for pair in candidates), self.stop_score(len(candidates))]
+            place = chosen(candidate_scores, Fraction(self.scale), bits)
             if place == len(candidates):
                 break
             i, j = candidates[place]
@@ -211,32 +213,32 @@ class TreeMechanism(ChoiceMechanism):
             part_of = {k: part_of[i] if part == part_of[j] else part for k, part in part_of.items()}
         return tuple(sorted(edges))
 
-    def end(self, candidates: int) -> int:
-        """The score of no more edges: about what the best of so many candidates reaches by the noise of the choice."""
+    def stop_score(self, candidates: int) -> int:
+        """The score of "no more edges": about the maximum that the noise of the choice reaches among the candidates."""
         return math.ceil(self.scale * math.log(candidates))
 
-    def _predicted(self, noisy: Sequence[Array]) -> tuple[dict[int, Array], float]:
-        """Shares of all variables, and a number of records, from the noisy marginals."""
+    def _predict(self, noisy: Sequence[Array]) -> tuple[dict[int, Array], float]:
+        """The shares of all variables and the number of records, estimated from the noisy marginals."""
         counts = {i: np.clip(z, 0.0, MAX_RECORDS) for i, z in zip(self.variables, noisy, strict=True)}
         total = float(np.clip(np.mean([np.sum(z) for z in noisy]), 0.0, MAX_RECORDS))
         return {i: (z + 1e-9) / np.sum(z + 1e-9) for i, z in counts.items()}, total
 
     def _score(self, cells: Integers, shares: Mapping[int, Array], total: float, pair: Pair) -> int:
-        """The l1 distance of a pair's counts from what is predicted, less its mean for independent variables."""
+        """The l1 distance of a pair's counts from the prediction, minus its mean for independent variables."""
         first, second = (shares[k] for k in pair)
         expected = total * np.outer(first, second).ravel()
-        whole = np.round(expected)
-        # Everything but this sum follows from the noisy marginals, which are published.
-        distance = int(np.abs(np.asarray(cells).ravel().astype(np.int64) - whole.astype(np.int64)).sum())
+        rounded = np.round(expected)
+        # All other terms are functions of the noisy marginals, which are published.
+        distance = int(np.abs(np.asarray(cells).ravel().astype(np.int64) - rounded.astype(np.int64)).sum())
         spread = np.outer(1 - first, 1 - second).ravel() * expected
         noise = self.marginals[0].noise_sd ** 2 * np.add.outer(first**2, second**2).ravel()
-        variance = np.where(whole > 0, spread + noise, np.minimum(expected**2, spread + noise))
-        # A cell that is predicted to be empty is off by its own count.
-        # The mean size of a normal number is its standard deviation times this.
+        variance = np.where(rounded > 0, spread + noise, np.minimum(expected**2, spread + noise))
+        # The error of a cell that is predicted to be empty is its count.
+        # The mean absolute value of a normal variable is its standard deviation times this.
         mean_size = math.sqrt(2 / math.pi)
-        mean = np.where(whole > 0, mean_size * np.sqrt(variance), expected).sum()
-        among = math.sqrt(2 * math.log(len(self.variables) ** 2 / 2) * (1 - mean_size**2) * variance.sum())
-        return distance - math.floor(min(float(mean) + among, float(MAX_RECORDS)))
+        mean = np.where(rounded > 0, mean_size * np.sqrt(variance), expected).sum()
+        noise_reach = math.sqrt(2 * math.log(len(self.variables) ** 2 / 2) * (1 - mean_size**2) * variance.sum())
+        return distance - math.floor(min(float(mean) + noise_reach, float(MAX_RECORDS)))
 
 
 @user_facing
@@ -245,31 +247,32 @@ class TreeMechanism(ChoiceMechanism):
 class QuantilesMechanism(ChoiceMechanism):
     """Choose `n_bins - 1` edges among public candidates, so that about equally many records lie between them.
 
-    The edge number j is meant to have a share `j / n_bins` of the records below it. The score of a candidate is minus
-    the number of records by which it misses that, and each edge is one choice of the exponential mechanism. Edges that
-    are equal are one, so there may be fewer bins. Nothing else of the data is used.
+    Edge number j targets a share `j / n_bins` of the records below it. The score of a candidate is minus the number of
+    records by which it misses the target. Each edge is one choice of the exponential mechanism. Equal edges are merged,
+    so there may be fewer bins. No other number is computed from the data.
 
     Parameters
     ----------
     n_bins : int
-        How many bins there are at most, 2 to 1000.
+        Maximum number of bins, 2 to 1000.
     n_candidates : int
-        How many candidates there are for an edge, 1 to 100,000.
+        Number of candidates for an edge, 1 to 100,000.
     scale : float
-        A candidate is chosen with a probability in proportion to `exp(score / scale)`. It is rounded up to 41 binary
-        digits, and the attribute is the number that is used.
+        A candidate is chosen with a probability proportional to `exp(score / scale)`. The scale is rounded up to 41
+        binary digits, and the attribute is the rounded number.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one unit can change.
+        The change of one unit between neighbouring data sets.
     contribution : int, default 1
-        The largest number of records of one unit.
+        The maximum number of records of one unit.
 
     Notes
     -----
-    One record that is replaced changes each score by at most 1, so the loss of a choice lies in an interval of width
-    `2 m / scale` for m records of a unit. One that is added or removed changes it by at most `max(q, 1 - q)` for the
-    share q, and is the worst either for edges below the median or for those above: the widths are `max(2 (1 - q), 1) /
-    scale`, or these in reverse. If k of m records are the worst for the edges below, the widths are `max(m + k - 2 m q,
-    m) / scale` below the median and `max(2 m q - k, m) / scale` above, and the largest curve over k is taken.
+    If one record is replaced, each score changes by at most 1, so the loss of a choice lies in an interval of width
+    `2 m / scale` for m records of a unit. If one record is added or removed, the score of an edge with share q changes
+    by at most `max(q, 1 - q)`. One record is the worst case either for edges below the median or for edges above it:
+    the widths are `max(2 (1 - q), 1) / scale`, or these in reverse. If k of m records are the worst case for the edges
+    below, the widths are `max(m + k - 2 m q, m) / scale` below the median and `max(2 m q - k, m) / scale` above. The
+    curve is the maximum over k.
 
     References
     ----------
@@ -295,11 +298,11 @@ class QuantilesMechanism(ChoiceMechanism):
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_bins", integer(2, n_bins=self.n_bins))
         object.__setattr__(self, "n_candidates", integer(1, n_candidates=self.n_candidates))
-        # A choice proposes candidates one after the other, and every edge is one more loss to compose.
+        # A choice proposes candidates one after the other, and every edge composes.
         if self.n_bins > 1000 or self.n_candidates > 10**5:
             raise ArgumentError(
                 f"Expected at most 1000 bins and 100000 candidates, got n_bins={self.n_bins} and "
-                f"{self.n_candidates} candidates. Take a coarser grid."
+                f"{self.n_candidates} candidates. Pass fewer bins or a coarser grid of candidates."
             )
         super().__post_init__()
 
@@ -322,22 +325,22 @@ class QuantilesMechanism(ChoiceMechanism):
         def mechanism(inverse: float) -> Self:
             return cls(n_bins, n_candidates=n_candidates, scale=1 / inverse, **people)
 
-        mechanism(1.0)  # What is wrong with the arguments is no matter of the scale.
+        mechanism(1.0)  # Invalid arguments raise here, before the search for a scale.
         Guarantee.checked(guarantee=guarantee)
 
         def excess(inverse: float) -> float:
-            return log_excess(*mechanism(inverse).loss(guarantee))
+            return log_ratio_to_budget(*mechanism(inverse).loss(guarantee))
 
         least, most = 2 / _LARGEST_SCALE, 1 / (2 * _LEAST_SCALE)
         tight = "The guarantee is so tight that no scale satisfies it; relax it."
         # The noise is the least that satisfies the guarantee, up to this share of it.
-        found = mechanism(largest_safe(excess, least=least, most=most, rtol=1e-4, tight=tight))
+        found = mechanism(largest_satisfying(excess, least=least, most=most, rtol=1e-4, tight=tight))
         if not found.satisfies(guarantee):
             raise UnattainableError(tight)
-        return found
+        return calibrated
 
     def _widths(self, below: int, above: int) -> tuple[Fraction, ...]:
-        """How wide the intervals of losses of all edges are, times the scale; the proof says what is counted."""
+        """The widths of the loss intervals of all edges, times the scale; see the proof."""
         bins, m = self.n_bins, self.contribution
         if adjacency_by_name(self.adjacency).records_are_public:
             return (Fraction(2 * m),) * (bins - 1)
@@ -347,15 +350,15 @@ class QuantilesMechanism(ChoiceMechanism):
         )
 
     def _composed(self, below: int, above: int) -> Composition:
-        """The curves of all edges, if so many records of a unit may be the worst for edges on each side."""
+        """The curves of all edges, if these numbers of records of a unit are the worst case on each side."""
         widths = Counter(round_up(width / Fraction(self.scale)) for width in self._widths(below, above))
         return Composition(tuple((BoundedRange(u), times) for u, times in sorted(widths.items())))
 
     @property
     def _splits(self) -> tuple[int, ...]:
-        """How many records of a unit may be the worst for edges below the median, as the rest is for those above."""
+        """Numbers of records of a unit that may be the worst case below the median, while the others are it above."""
         m, alone = self.contribution, adjacency_by_name(self.adjacency).records_are_public
-        # Fewer than half are the mirror image. Where no edge above has more than m, it is worst to have all below.
+        # Fewer than half is the mirror image. If no edge above has a width over m, all records below is the worst.
         mixed = [] if alone else [k for k in range(-(-m // 2), m) if (m - k) * self.n_bins > 2 * m]
         return (*mixed, m)
 
@@ -366,26 +369,26 @@ class QuantilesMechanism(ChoiceMechanism):
 
     @property
     def _at_most(self) -> Composition:
-        """All records count as the worst for every edge."""
+        """An upper bound: all records are the worst case for every edge."""
         return self._composed(self.contribution, self.contribution)
 
     @cached_property
     @override
     def _curves(self) -> LossCurves:
-        # Records of a unit are split between two sides; of more ways to do so none is composed by itself.
+        # Records of a unit are split between two sides. With many splits, use the bound instead of each split.
         if len(self._splits) > 16:
             return self._at_most
         (*mixed, worst) = [self._composed(k, self.contribution - k) for k in self._splits]
         return Parallel((*mixed, worst)) if mixed else worst
 
     def release(self, between: Integers, *, random_seed: Seed = None) -> tuple[int, ...]:
-        """The positions of the edges among the candidates, in rising order, each once.
+        """The positions of the edges among the candidates, in rising order and without repetitions.
 
         Parameters
         ----------
         between : array of int, shape (n_candidates + 1,)
-            How many records lie below the first candidate, from each candidate to below the next, and from the last
-            one on. **Secret.**
+            The number of records below the first candidate, from each candidate to below the next, and from the last
+            candidate on. **Secret.**
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
 
@@ -394,15 +397,18 @@ class QuantilesMechanism(ChoiceMechanism):
         edges : tuple of int
         """
         bits = Bits(None if random_seed is None else generator(random_seed))
-        # Scores are integers, so that nothing is rounded.
+        # Scores are integers, so there is no rounding.
         scale = Fraction(self.scale) * self.n_bins
         return tuple(sorted({chosen(scores, scale, bits) for scores in self.scores(between)}))
 
     def scores(self, between: Integers) -> list[list[int]]:
-        """For each edge the scores of all candidates, times `n_bins`. **Secret.**"""
+        """The scores of all candidates for each edge, times `n_bins`. **Secret.**"""
         counts = np.asarray(between)
         if counts.shape != (self.n_candidates + 1,) or counts.dtype.kind not in "iu":
-            raise DataError("Expected integers of records, one more of them than there are candidates.")
+            raise DataError(
+                f"Expected {self.n_candidates + 1} integers, the numbers of records between {self.n_candidates} "
+                "candidates."
+            )
         running = np.cumsum(counts).tolist()
         below, total = running[:-1], running[-1]
         return [[-abs(self.n_bins * c - edge * total) for c in below] for edge in range(1, self.n_bins)]

@@ -15,9 +15,9 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MAX_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.audit_distributions import dirichlet_distributions
-from pymc_dirdp.mechanisms.base import Fact, Mechanism, Tempered
+from pymc_dirdp.mechanisms.base import FileField, Mechanism, Tempered
 from pymc_dirdp.mechanisms.outputs import DRAWS, Draws, Output, RowLikelihood, add_up_to_1
-from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
+from pymc_dirdp.mechanisms.table import TableMechanism, neighbouring_tables
 from pymc_dirdp.privacy.curves import LossCurves, NoLoss
 from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
@@ -35,7 +35,7 @@ _TINY = 2.3e-308
 class DirichletDraws(Mechanism):
     """Release draws from a Dirichlet distribution with secret parameters.
 
-    They are sampled in integers, from a Pólya urn.
+    The exact sampler draws integer counts from a Pólya urn.
     """
 
     @override
@@ -44,20 +44,20 @@ class DirichletDraws(Mechanism):
 
     @abc.abstractmethod
     def concentration(self, counts: ArrayLike) -> Array:
-        """The parameters of the Dirichlet distribution. **Secret**, as the counts are."""
+        """The parameters of the Dirichlet distribution. **Secret**, like the counts."""
 
     @abc.abstractmethod
     def _parameters(self, secret: Array) -> Array:
-        """The same for a secret that has been checked."""
+        """The parameters of the Dirichlet distribution for validated counts."""
 
     @abc.abstractmethod
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
-        """Draws of the urn; None takes the default number of steps."""
+        """Draws from the urn; None means the default number of steps."""
 
     def _draws(
         self, secret: Array, *, draws: int, sampler: str, steps: int | None, random_seed: Seed, least: float = 0.0
     ) -> Array:
-        """Draws for a secret that has been checked; `least` is a public number that no parameter is below."""
+        """Draws for validated counts; `least` is a public lower bound of all parameters."""
         draws, steps = integer(1, draws=draws), self.checked_steps(steps, self.checked_sampler(sampler))
         source = self._source(sampler, random_seed)
         if isinstance(source, Bits):
@@ -66,10 +66,10 @@ class DirichletDraws(Mechanism):
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        # Cells that do not change cancel exactly.
+        # Cells that are equal in both data sets cancel exactly.
         u, v = self.concentration(x), self.concentration(y)
         changed = u != v
-        # What claims to be a mechanism may have any output.
+        # The program under audit may return anything.
         logs = np.log(np.maximum(outputs[..., changed] + floor, _TINY))
         return np.asarray(_log_beta(v) - _log_beta(u) + logs @ (u - v)[changed])
 
@@ -79,21 +79,24 @@ class DirichletDraws(Mechanism):
 
     @staticmethod
     def _log_likelihood_of_rows(u: Array, output: ArrayLike, steps: int | None) -> Array:
-        """Logarithm of the likelihood of each row with parameters u: of a density, or of a probability of the urn."""
-        seen = _seen(output, steps)
-        cells = (_terms(u, seen, steps) - _of_output(seen, steps)).sum(axis=-1)
+        """Log-likelihood of each row with parameters u: log density, or log probability of the urn."""
+        statistics = _statistics(output, steps)
+        cells = (_terms(u, statistics, steps) - _of_output(statistics, steps)).sum(axis=-1)
         return np.asarray(cells + _row_terms(u.sum(axis=-1), steps))
 
     @staticmethod
     def _row_likelihood(alpha: Array, r: float, output: Array, steps: int | None) -> RowLikelihood:
         """One row of an output as a function of its counts, with parameters `r * counts + alpha`. Shapes (d,)."""
         if steps is None and (np.any(output <= 0) or not add_up_to_1(output)):
-            raise ArgumentError("Expected a draw of positive shares that add up to 1. A sampler returns nothing else.")
-        seen, total = _seen(output, steps), alpha.sum()
-        # Of the output alone: it is asked for once, and the rest for millions of counts.
-        known = _of_output(seen, steps)
+            raise ArgumentError(
+                "Expected a draw of positive shares that add up to 1, as the samplers return it. Pass the draw "
+                "unchanged."
+            )
+        statistics, total = _statistics(output, steps), alpha.sum()
+        # These terms depend on the output only. They are computed once, the others for millions of counts.
+        output_terms = _of_output(statistics, steps)
         return RowLikelihood(
-            lambda counts, cells: _terms(r * counts + alpha[cells], seen[cells], steps) - known[cells],
+            lambda counts, cells: _terms(r * counts + alpha[cells], statistics[cells], steps) - output_terms[cells],
             lambda totals: _row_terms(r * totals + total, steps),
             smooth=True,
         )
@@ -104,8 +107,8 @@ def _log_beta(u: Array) -> float:
     return float(np.sum(gammaln(u).sum(axis=-1) - gammaln(u.sum(axis=-1))))
 
 
-def _seen(output: ArrayLike, steps: int | None) -> Array:
-    """What the likelihood depends on: logarithms of the components, or the counts of the urn."""
+def _statistics(output: ArrayLike, steps: int | None) -> Array:
+    """Sufficient statistics: logarithms of the components, or the counts of the urn."""
     y = np.asarray(output, dtype=np.float64)
     return np.log(np.maximum(y, _TINY)) if steps is None else urn_counts(y, steps).astype(np.float64)
 
@@ -117,22 +120,22 @@ def _row_terms(total: Array, steps: int | None) -> Array:
     return np.asarray(gammaln(total) - gammaln(total + steps) + gammaln(steps + 1.0))
 
 
-def _terms(u: Array, seen: Array, steps: int | None) -> Array:
+def _terms(u: Array, statistics: Array, steps: int | None) -> Array:
     if steps is None:
-        return np.asarray(u * seen - gammaln(u))
-    return np.asarray(gammaln(u + seen) - gammaln(u))
+        return np.asarray(u * statistics - gammaln(u))
+    return np.asarray(gammaln(u + statistics) - gammaln(u))
 
 
-def _of_output(seen: Array, steps: int | None) -> Array:
-    """What the logarithm of the factor of each cell is less, whatever its parameter."""
-    return seen if steps is None else np.asarray(gammaln(seen + 1.0))
+def _of_output(statistics: Array, steps: int | None) -> Array:
+    """The terms of the log-likelihood of each cell, with a minus sign, that do not depend on its parameter."""
+    return statistics if steps is None else np.asarray(gammaln(statistics + 1.0))
 
 
 def blocks(alpha: Array, contribution: Contribution, weigh: Callable[[float, float], float]) -> NDArray[np.intp]:
-    """The cells of each block of one person's records, for the person whose records show most: blocks x cells.
+    """The cells of each block of one person's records, for the person with the largest loss: blocks x cells.
 
-    Along an axis "own" a person has one entry, and the one is taken whose blocks weigh most in all; `weigh` takes the
-    two smallest priors of a block.
+    Along an axis "own" a person has one entry. The function selects the entry whose blocks have the largest total
+    weight; `weigh` is a function of the two smallest priors of a block.
     """
 
     def weight(person: NDArray[np.intp]) -> float:
@@ -143,9 +146,9 @@ def blocks(alpha: Array, contribution: Contribution, weigh: Callable[[float, flo
 
 
 def smallest_two(alpha: Array, cells: NDArray[np.intp], d: int) -> tuple[int, int]:
-    """The two smallest priors of a block. Equal ones leave a choice: two cells of one row attain the supremum."""
+    """The cells with the two smallest priors of a block; among ties two cells of one row, which attain the supremum."""
     a, b = cells[np.argsort(alpha.flat[cells], kind="stable")[:2]].tolist()
-    # A block holds whole rows.
+    # A block consists of complete rows.
     for row in cells.reshape(-1, d):
         i, j = row[np.argsort(alpha.flat[row], kind="stable")[:2]].tolist()
         if (alpha.flat[i], alpha.flat[j]) == (alpha.flat[a], alpha.flat[b]):
@@ -154,9 +157,9 @@ def smallest_two(alpha: Array, cells: NDArray[np.intp], d: int) -> tuple[int, in
 
 
 def fill_row(base: Array, cell: int, d: int, *, group: int = 1_000_000) -> None:
-    """Put many records into another cell of the row of this cell, beside which a record that joins shows most.
+    """Put many records into another cell of the row of this cell, so that one added record has the largest loss.
 
-    The curve of a record that joins, or that changes rows, is a supremum: it is approached as the row fills up.
+    The curve of a record that is added, or that changes rows, is a supremum. It is approached as the row fills up.
     """
     row, column = divmod(cell, d)
     base.flat[row * d + (column + 1) % d] += group
@@ -168,35 +171,36 @@ def fill_row(base: Array, cell: int, d: int, *, group: int = 1_000_000) -> None:
 class DirichletMechanism(TableMechanism, DirichletDraws):
     """Release `y ~ Dirichlet(r * counts + alpha)`, one draw for every row of a table.
 
-    The privacy curves are exact: they are the suprema over all neighbouring data sets. Where a person has one record
-    they depend on `r` and on the two smallest entries of `alpha` only, and not on the data, the number of records,
-    categories or rows. With many records of a person, or blocks of them, they may be upper bounds (Theory, section 6).
+    The privacy curves are exact: they are suprema over all neighbouring data sets. If a person has one record, they
+    depend only on `r` and the two smallest entries of `alpha`, and not on the data or the numbers of records,
+    categories or rows. If a person has several records, or several blocks of them, the curves may be upper bounds
+    (Theory, section 6).
 
     Parameters
     ----------
     alpha : array_like, shape (..., d)
         Prior parameters between 1e-100 and 1e100. The leading axes are the rows of the table. With `d = 1` every draw
-        is 1, and nothing is lost.
+        is 1, and the privacy loss is 0.
     r : float
-        Concentration, between 1e-100 and 1e100: how much one record counts. 1 is the ordinary posterior.
+        Concentration, between 1e-100 and 1e100: the weight of one record. 1 is the ordinary posterior.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change, see :mod:`pymc_dirdp.privacy.people`.
     min_count : float, default 0.0
-        The public guarantee that every cell of every data set that could occur holds at least so many records. It is an
-        assumption about the world, not about these data, and it is part of the guarantee.
+        A public lower bound of the records in every cell of every data set that could occur. It is an assumption about
+        the world, not about these data, and the guarantee depends on it.
     contribution : Contribution or int, default 1
-        What one person can add to the table; one person's records may all change together. An integer means so
-        many records at most, anywhere in the table. The attribute is always a
+        The records that one person adds to the table; all of them may change together. An integer is the maximum
+        number of records anywhere in the table. The attribute is always a
         :class:`~pymc_dirdp.privacy.people.Contribution` with one entry for each row axis.
     n_records : int, optional
-        The public number of records, for a table with one row of two categories under replace-one: that of every data
-        set that could occur. As the two cells cannot both be empty, the curves are smaller (Theory, Theorem 14). By
-        default they hold for any number of records.
+        The public number of records of every data set that could occur, for a table with one row of two categories
+        under replace-one. The two cells cannot both be empty, so the curves are smaller (Theory, Theorem 14). By
+        default the curves hold for any number of records.
 
     Notes
     -----
-    Objects are frozen and hold public numbers only. The curves are those of one draw; `K` draws from the same counts
-    lose `K` times as much at every Rényi order.
+    Objects are frozen and hold public numbers only. The curves are those of one draw. At every Rényi order `K` draws
+    from the same counts have `K` times the loss.
 
     References
     ----------
@@ -208,7 +212,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     >>> mechanism.epsilon(1e-6)
     1.15...
 
-    A survey of 10 items with 3 answers each, to which every person gives one answer to each item:
+    A survey of 10 items with 3 possible answers; every person answers each item once:
 
     >>> survey = DirichletMechanism([[1, 1, 1]] * 10, 0.03, contribution=Contribution(1, ("each",)))
     >>> survey.epsilon(1e-6)
@@ -237,11 +241,11 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     output_kind: ClassVar[type[Output]] = Draws
     publishes: ClassVar[str] = DRAWS
     formula: ClassVar[str] = "Dirichlet(r x + alpha), x the counts"
-    facts: ClassVar[tuple[Fact, ...]] = (
-        Fact("alpha", "alpha", "table"),
-        Fact("r", "r", "scalar"),
-        Fact("min_count", "min_count", "attribute"),
-        Fact("public_records", "n_records", "attribute", optional=True),
+    facts: ClassVar[tuple[FileField, ...]] = (
+        FileField("alpha", "alpha", "table"),
+        FileField("r", "r", "scalar"),
+        FileField("min_count", "min_count", "attribute"),
+        FileField("public_records", "n_records", "attribute", optional=True),
     )
 
     def __post_init__(self) -> None:
@@ -262,13 +266,13 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         object.__setattr__(self, "n_records", n_records)
         if not is_binary_row(self.alpha.shape) or not adjacency_by_name(self.adjacency).records_are_public:
             raise ArgumentError(
-                "n_records is for one row of two categories under replace-one: elsewhere the curves are the same for "
+                "n_records is for one row of two categories under replace-one. Otherwise the curves are the same for "
                 "every number of records. Leave it out."
             )
 
     @property
     def _is_constant(self) -> bool:
-        """Whether there is one category only: every draw is then 1 in every row, whatever the counts are."""
+        """Whether there is only one category, so that every draw is 1 for all counts."""
         return bool(self.alpha.shape[-1] == 1)
 
     @property
@@ -288,9 +292,9 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     @property
     @override
-    def in_short(self) -> str:
+    def summary(self) -> str:
         if self._is_constant:
-            return "one category, so every share is 1 and nothing is spent"
+            return "one category, so every share is 1 and the privacy loss is 0"
         least, most = float(self.alpha.min()), float(self.alpha.max())
         return f"r {self.r:.4g}, alpha {least:.4g}" + ("" if least == most else f" to {most:.4g}")
 
@@ -299,7 +303,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     def _curves(self) -> LossCurves:
         """The dominating pair of distributions.
 
-        Where a person has records in several blocks, a composition of such pairs.
+        If a person has records in several blocks, a composition of such pairs.
         """
         if self._is_constant:
             return NoLoss()
@@ -310,7 +314,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     def concentration(self, counts: ArrayLike) -> Array:
         """Parameters `r * counts + alpha` of the distribution that :meth:`sample` draws from.
 
-        **Secret**, as the counts are.
+        **Secret**, like the counts.
 
         Parameters
         ----------
@@ -348,15 +352,15 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         draws : int, default 1
             Number of draws, at least 1.
         sampler : {"exact", "fast"}, default "exact"
-            `"exact"` draws integers from a Pólya urn; nothing is rounded on the way from the counts. With c
-            records of `steps` in a category, its component is the public number `(2 c + 1) / (2 steps + d)`.
-            `"fast"` draws in floating point with NumPy and rounds to a public grid of `2**-32`: nearly the distribution
-            that the curves are about, and how nearly is not proved.
+            `"exact"` draws integer counts from a Pólya urn, without rounding. If c of the `steps` draws are in a
+            category, its component is the public number `(2 c + 1) / (2 steps + d)`. `"fast"` draws in floating point
+            with NumPy and rounds to a public grid of `2**-32`. Its distribution is close to that of the curves; there
+            is no proved bound of the difference.
         random_seed : int, SeedSequence, Generator or None
-            None takes the bits of the operating system, for `"fast"` as the key of a generator. Anything else is for
-            tests: the draw can be computed again.
+            None uses entropy from the operating system, for `"fast"` as the key of a generator. Pass anything else in
+            tests only, because the draw is then reproducible.
         steps : int, optional
-            Public number of steps of the urn, for `"exact"`; by default that of :meth:`default_steps`.
+            Public number of steps of the urn, for `"exact"`; by default :meth:`default_steps`.
 
         Returns
         -------
@@ -376,31 +380,30 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
             return np.ones((draws, *self.alpha.shape))
         if steps is None:
             public = adjacency_by_name(self.adjacency).records_are_public
-            # Integers: a sum of doubles would be rounded, and how may depend on where the records lie.
+            # Integers, because the rounding of a sum of doubles may depend on the cells of the records.
             steps = self.default_steps(sum(map(int, secret.ravel().tolist())) if public else None)
         return exact_dirichlet(self.alpha, self.r, secret, steps=steps, draws=draws, bits=bits)
 
     def default_steps(self, n_records: int | None) -> int:
-        """Public number of steps of the exact sampler, so that its grid adds 1 % to the variance of a draw.
+        """Public number of steps of the exact sampler, for a grid that adds 1 % to the variance of a draw.
 
-        `100 * (r * n_records + largest row sum of alpha)`, and at most 10,000,000 in a row and 100,000,000 in a table;
-        but 10,000 and `50 * d` at least. What the grid adds in any case is in
-        :func:`pymc_dirdp.sampling.exact.grid_share`.
+        `100 * (r * n_records + largest row sum of alpha)`, at most 10,000,000 per row and 100,000,000 per table, and at
+        least 10,000 and `50 * d`. :func:`pymc_dirdp.sampling.exact.grid_share` has the exact increase of the variance.
 
         Parameters
         ----------
         n_records : int or None
-            The public number of records; None, where it is private, takes a million steps.
+            The public number of records. None means that it is private; the number of steps is then a million.
 
         Returns
         -------
         steps : int
         """
         least = fewest_steps(int(self.alpha.shape[-1]))
-        wanted = max(least, 1_000_000) if n_records is None else default_steps(self.alpha, self.r, n_records)
+        n_steps = max(least, 1_000_000) if n_records is None else default_steps(self.alpha, self.r, n_records)
         n_rows = int(self.alpha.size) // int(self.alpha.shape[-1])
-        # More steps for a table would take a minute.
-        return min(wanted, max(least, 100_000_000 // n_rows))
+        # More steps would take minutes for a table.
+        return min(n_steps, max(least, 100_000_000 // n_rows))
 
     @override
     def steps(self, sampler: str, n_records: int | None) -> int | None:
@@ -420,10 +423,10 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     @property
     @override
-    def draws_in_words(self) -> str:
+    def draws_note(self) -> str:
         return (
-            "one draw is no posterior to summarise, so az.summary has no spread to show: dirdp.analyse(release) draws "
-            "from the posterior given it"
+            "one draw is not a posterior sample, so az.summary has no standard deviation to show; "
+            "dirdp.analyse(release) draws from the posterior given the release"
         )
 
     @override
@@ -460,27 +463,27 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     @override
     def is_on_grid(self, output: Array, steps: int | None) -> bool:
-        # A release without the number of its steps does not say which grid it is on.
+        # The grid of a release without a number of steps is unknown.
         if steps is None:
             return False
         try:
             exact = positive_frequencies(urn_counts(output, steps), steps)
         except ArgumentError:
             return False
-        # To the last bit, in which anything could be hidden. Of a Beta the share of success is released.
+        # Compare all bits: any of them could carry information. A Beta variable releases the share of success.
         of_success = np.stack([exact[..., 0], 1 - exact[..., 0]], axis=-1)
         return np.array_equal(output, exact) or np.array_equal(output, of_success)
 
     @override
-    def worst_pair(self) -> tuple[Array, Array]:
+    def worst_neighbours(self) -> tuple[Array, Array]:
         if self._is_constant:
-            return worst_neighbours(np.zeros(self.alpha.shape), [(0, 0)], self.contributed.records, "add-remove")
+            return neighbouring_tables(np.zeros(self.alpha.shape), [(0, 0)], self.contributed.records, "add-remove")
         alpha, d = self.alpha, self.alpha.shape[-1]
         records, replaced = self.contributed.records, adjacency_by_name(self.adjacency).records_are_public
         r = records * self.r
 
         def weigh(least: float, second: float) -> float:
-            # The Kullback-Leibler divergence, which is always finite.
+            # The Kullback-Leibler divergence is always finite.
             return renyi_remove(1.0, least, r) + (renyi_add(1.0, second, r) if replaced else 0.0)
 
         base = np.full(alpha.shape, math.ceil(self.min_count), dtype=np.float64)
@@ -491,11 +494,11 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
             if not replaced:
                 fill_row(base, a, d)
             elif self.n_records is not None:
-                # All that do not move lie in the cell with the larger prior.
+                # All records that do not change lie in the cell with the larger prior.
                 others = max(self.n_records - int(base.sum()), 0)
                 records = min(records, others)
                 base.flat[b] += others - records
             elif a // d != b // d:
                 fill_row(base, a, d)
                 fill_row(base, b, d)
-        return worst_neighbours(base, moves, records, self.adjacency)
+        return neighbouring_tables(base, moves, records, self.adjacency)

@@ -14,7 +14,7 @@ from pymc_dirdp.checks import positive, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.noise import LEAST, MOST, Noise, Whole
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.numerics.roots import largest_safe
+from pymc_dirdp.numerics.roots import largest_satisfying
 from pymc_dirdp.privacy.gaussian_loss import GaussianLoss
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling.bits import Bits
@@ -48,13 +48,13 @@ class DiscreteGaussian(Noise):
 
     @cached_property
     def variance(self) -> Fraction:
-        """The parameter that is really used: the square of `sigma`, rounded up by 2**-40 at most, relative."""
+        """The exact parameter of the sampler: the square of `sigma`, rounded up by a relative 2**-40 at most."""
         return dyadic_above(Fraction(self.sigma) ** 2)
 
     @property
     @override
     def sd(self) -> float:
-        """The true one; nearly the root of its parameter if that is above 1."""
+        """The exact standard deviation; above 1 it is nearly the square root of the parameter."""
         if self.variance > 100:
             return math.sqrt(self.variance)
         k, distribution = self._listed
@@ -62,7 +62,7 @@ class DiscreteGaussian(Noise):
 
     @cached_property
     def _listed(self) -> tuple[Array, Array]:
-        """The integers that are not negligible, and their probabilities."""
+        """The integers with non-negligible probabilities, and these probabilities."""
         variance = float(self.variance)
         reach = 1 + math.ceil(10 * math.sqrt(variance))
         k = np.arange(-reach, reach + 1, dtype=np.float64)
@@ -76,7 +76,7 @@ class DiscreteGaussian(Noise):
 
     @override
     def fast(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        """By the inverse of the distribution function; rounded normal noise where that is as good to 1e-7."""
+        """Inversion of the distribution function; for large sigma rounded normal noise, which agrees to 1e-7."""
         if self.variance > 1e6:
             return np.rint(rng.normal(0.0, math.sqrt(self.variance), size=shape))
         k, distribution = self._listed
@@ -94,30 +94,30 @@ class DiscreteGaussian(Noise):
     @classmethod
     @override
     def least(cls, excess: Callable[[float], float]) -> float:
-        """The search goes down to the first sigma that is not safe, because smaller ones may be safe again."""
+        """The search goes down to the first sigma that fails, because even smaller values may satisfy it again."""
 
-        def at(sigma: float) -> float:
+        def bounded_excess(sigma: float) -> float:
             if sigma > MOST:
                 raise UnattainableError("The guarantee is so tight that no sigma up to 2**200 satisfies it; relax it.")
             return excess(sigma) if sigma >= LEAST else math.inf
 
-        return _first_safe(at, 1 / largest_safe(lambda inverse: at(1 / inverse)))
+        return _first_safe(bounded_excess, 1 / largest_satisfying(lambda inverse: bounded_excess(1 / inverse)))
 
     @override
     def distributions(self, shifts: Array) -> FiniteDistributions:
         changed = [round(shift) for shift in shifts[shifts != 0].tolist()]
         if not changed:
-            raise ArgumentError("Expected two data sets that differ.")
+            raise ArgumentError("Expected two data sets that differ, got equal ones.")
         return _convolved_outputs(self, changed)
 
 
 def _first_safe(
     excess: Callable[[float], float], safe: float, *, fine: float = 8.0, step: float = 0.98, bisections: int = 32
 ) -> float:
-    """The end of the safe sigmas below which the first is not safe.
+    """The smallest safe sigma such that all larger values are safe.
 
-    The search goes down by the factor `step`, and then bisects. Above `fine` the lattice is too fine for delta to rise
-    with sigma.
+    The search goes down by the factor `step`, and then bisects. Above `fine` the lattice is so fine that delta does not
+    increase with sigma.
     """
     if safe > fine:
         return safe
@@ -141,19 +141,21 @@ def _convolved_outputs(
     most_cells: int = 400_000,
     least_listed: float = 1e-290,
 ) -> FiniteDistributions:
-    """The likelihood ratio depends on `shifts @ noise` alone, so the distribution of that is convolved.
+    """The distributions of `shifts @ noise`, a sufficient statistic of the likelihood ratio, by convolution.
 
-    It is listed `reach` times sigma far; below `least_listed` one of the two would be 0, and the loss infinite.
+    The noise is listed to `reach` times sigma. Probabilities below `least_listed` are raised to it, because the loss
+    would be infinite if one of the two were 0.
     """
     ends = math.ceil(reach * math.sqrt(noise.variance)) + max(map(abs, shifts)) + 2
     if 2 * ends * sum(map(abs, shifts)) > most_cells:
         raise ArgumentError(
-            f"The distribution of noise with sigma={noise.sigma:g} has too many cells to be summed over."
+            f"The distribution of noise with sigma={noise.sigma:g} has too many cells to sum over. Use audit, which "
+            "samples it."
         )
     g = np.arange(-ends, ends + 1, dtype=np.float64)
 
     def cell(centre: int, shift: int) -> Array:
-        """Probabilities of `shift * (centre + noise)`, in rising order. No other multiples are possible."""
+        """Probabilities of `shift * (centre + noise)`, in rising order; other integers have probability 0."""
         spread = np.zeros((len(g) - 1) * abs(shift) + 1)
         spread[:: abs(shift)] = np.exp(noise.log_pmf(g - centre))
         return spread if shift > 0 else spread[::-1]
@@ -168,7 +170,7 @@ def _convolved_outputs(
 def _log_normaliser(variance: float, *, wide: float = 2.0, terms: int = 80) -> float:
     """Logarithm of the sum of `exp(-k**2 / (2 variance))` over all integers k."""
     if variance > wide:
-        # This is Poisson's summation formula; the next term is below 1e-60.
+        # Poisson's summation formula; the next term is below 1e-60.
         return math.log(2 * math.pi * variance) / 2 + math.log1p(2 * math.exp(-2 * math.pi**2 * variance))
     return math.log1p(2 * math.fsum(math.exp(-(k**2) / (2 * variance)) for k in range(1, terms)))
 
@@ -184,19 +186,19 @@ class DiscreteGaussianMechanism(NoisyCounts):
     prior : array_like, shape (..., d)
         The model's own prior, positive; it says the shape of the table.
     sigma : float
-        Parameter of the noise, between 2**-200 and 2**200; above 1 it is nearly its standard deviation. Its square is
+        Parameter of the noise, between 2**-200 and 2**200; above 1 it is nearly the standard deviation. Its square is
         rounded up to a rational number, see `variance`.
     adjacency, postprocess, contribution
         As for all noise on counts, see :class:`~pymc_dirdp.mechanisms.noisy_counts.NoisyCounts`.
 
     Notes
     -----
-    All curves are those of the rational variance that is drawn with. `rho` is `Delta_2**2 / (2 variance)` for every
-    omega, as for continuous noise, with `Delta_2**2` equal to m**2 times the groups of cells that change; Rényi
-    divergences are equal to those of continuous noise at whole orders and below them between. The hockey-stick
-    divergence is not below the continuous one, so it has its own sums. With one record in each of several blocks it is
-    exact; with m records in a block it is the larger of that of all m in one cell, exact, and of what the Rényi
-    divergences of everything else imply.
+    All curves are those of the rational variance that the sampler uses. As for continuous noise, `rho` is
+    `Delta_2**2 / (2 variance)` for every omega, where `Delta_2**2` is m**2 times the number of groups of cells that
+    change. The Rényi divergences equal those of continuous noise at integer orders and are smaller between them. The
+    hockey-stick divergence can exceed that of continuous noise, so it is computed by sums over integers. With one
+    record in each of several blocks it is exact. With m records in a block it is a maximum of two curves: the exact
+    curve of all m records in one cell, and the bound that the Rényi divergences of all other changes imply.
 
     References
     ----------
@@ -221,5 +223,5 @@ class DiscreteGaussianMechanism(NoisyCounts):
 
     @property
     def variance(self) -> Fraction:
-        """The parameter that is really used: the square of `sigma`, rounded up by 2**-40 at most, relative."""
+        """The exact parameter of the sampler: the square of `sigma`, rounded up by a relative 2**-40 at most."""
         return DiscreteGaussian(self.sigma).variance

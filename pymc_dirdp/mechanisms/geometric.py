@@ -1,4 +1,4 @@
-"""Geometric noise on counts, independent or with sums of 0 where totals are public."""
+"""Geometric noise on counts, independent, or with sums of 0 if totals are public."""
 
 import math
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class Geometric(Noise):
 
     @override
     def fast(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        """The difference of two geometric variables, which are exponential ones rounded down, as doubles."""
+        """The difference of two geometric variables, computed as exponential variables rounded down."""
         first, second = self.scale * rng.standard_exponential((2, *shape))
         return np.asarray(np.floor(first) - np.floor(second))
 
@@ -67,13 +67,13 @@ class Geometric(Noise):
 
     @override
     def curves(self, blocks: int, records: int, changes: int) -> RandomisedResponse:
-        """One answer for each group of cells that changes; one over the scale and the largest loss are rounded up."""
+        """One randomised response per group of cells that changes; `1 / scale` and the maximum loss are rounded up."""
         groups, loss = blocks * changes, records / Fraction(self.scale)
         return RandomisedResponse(round_up(loss), groups, round_up(groups * loss))
 
     @override
     def cell_distributions(self, shift: int) -> FiniteDistributions:
-        """Integers between the two counts, and all beyond in one cell each: there the loss is constant."""
+        """The integers between the two counts, and one cell for each tail, where the loss is constant."""
         u = 1 / self.scale
         # P[G <= 0] = 1 / (1 + q), P[G = g] = (1 - q) / (1 + q) q^|g| and P[G >= g] = q^g / (1 + q), with q = exp(-u).
         total = math.log1p(math.exp(-u))
@@ -90,8 +90,8 @@ class ZeroSumGeometric(Noise):
     Parameters
     ----------
     scale : float
-        Positive; it is rounded up to 41 binary digits. Noise of a scale above 2**980 might have to be clipped, and
-        would not add up to 0 any more.
+        Positive, at most 2**980; it is rounded up to 41 binary digits. Noise of a larger scale might have to be
+        clipped, and would then not add up to 0.
     cells : int
         The length of a list, at least 2.
     """
@@ -115,15 +115,19 @@ class ZeroSumGeometric(Noise):
     def sd(self) -> float:
         # The variance is (d - 1) / (d + 1) (x P_d(x) / P_{d-1}(x) - 1) at x = coth(1 / scale); see the proof page.
         u = 2 / self.scale
-        more, excess = coth_excess(u), legendre_excess(self.cells, u)
-        if more == 0:
+        coth_term, excess = coth_excess(u), legendre_excess(self.cells, u)
+        if coth_term == 0:
             return 0.0
-        return math.sqrt((self.cells - 1) / (self.cells + 1)) * math.sqrt(more) * math.sqrt(1 + excess * (1 + 1 / more))
+        return (
+            math.sqrt((self.cells - 1) / (self.cells + 1))
+            * math.sqrt(coth_term)
+            * math.sqrt(1 + excess * (1 + 1 / coth_term))
+        )
 
     @property
     @override
     def free_variance(self) -> float:
-        # The covariance of exchangeable noise that adds up to 0 is that of independent noise without its mean.
+        # Exchangeable noise that adds up to 0 has the covariance of independent noise minus its mean.
         return self.sd**2 * self.cells / (self.cells - 1)
 
     @override
@@ -150,29 +154,31 @@ class ZeroSumGeometric(Noise):
 
     @override
     def of_row(self, cells: int) -> Noise:
-        # Other rows take what a row has too much, so its own cells are nearly independent, and a little less noisy.
+        # Other rows balance the sum of a row, so the noise in the row is nearly independent and slightly smaller.
         return self if cells == self.cells else Geometric(self.scale)
 
     @override
     def sum_reach(self, cells: int, *, unlikely: float = 60.0) -> float:
-        # The noise of some cells is that of independent ones, weighed by how likely the others cancel it. The larger
-        # their sum, the less likely that is, so no sum is larger than that of independent noise.
+        # The noise of some cells is independent noise, weighted by the probability that the other cells cancel its sum.
+        # That probability decreases with the sum, so the sum is stochastically smaller than that of independent noise.
         return Geometric(self.scale).sum_reach(cells, unlikely=unlikely)
 
     @override
     def curves(self, blocks: int, records: int, changes: int) -> LossCurves:
-        """A record that moves is betrayed where neither of its two cells hides it; see the proof page."""
-        # What one record adds to the loss at most.
+        """A changed record is exposed if the noise of neither of its two cells hides it; see the proof page."""
+        # The maximum loss of one record.
         u = round_up(2 / Fraction(self.scale))
-        betrayed = 1 / (-math.expm1(-u) * (1 + legendre_excess(self.cells - 1, u)))
-        # It is never below that of independent noise; rounding must not hide that, nor its own error.
-        truth = min(max(betrayed, (1 + math.exp(-u / 2)) ** -2) * (1 + 4e-15), 1.0)
-        return erased_responses(u, truth, records, blocks, round_up(2 * records * blocks / Fraction(self.scale)))
+        p_exposed = 1 / (-math.expm1(-u) * (1 + legendre_excess(self.cells - 1, u)))
+        # It is at least that of independent noise. The factor covers the rounding error.
+        p_bound = min(max(p_exposed, (1 + math.exp(-u / 2)) ** -2) * (1 + 4e-15), 1.0)
+        return erased_responses(u, p_bound, records, blocks, round_up(2 * records * blocks / Fraction(self.scale)))
 
     @override
     def distributions(self, shifts: Array) -> FiniteDistributions:
         if np.any(shifts.sum(axis=-1) != 0):
-            raise ArgumentError("Expected two data sets with the same number of records in every block.")
+            raise ArgumentError(
+                "Expected two data sets with the same number of records in every block, which this noise publishes."
+            )
         changed = [block[block != 0] for block in shifts if np.any(block)]
         return product_of([block_distributions(self.scale, self.cells, block) for block in changed])
 
@@ -183,8 +189,8 @@ class ZeroSumGeometric(Noise):
 class GeometricMechanism(NoisyCounts):
     """Release `counts + G`, with `P[G = g]` proportional to `exp(-|g| / scale)`, independent in every cell.
 
-    It is for a private number of records. Where that is public, a release takes
-    :class:`pymc_dirdp.mechanisms.ZeroSumGeometricMechanism`, which is less noisy at the same guarantee.
+    It is for private numbers of records. If the number is public, a release uses
+    :class:`pymc_dirdp.mechanisms.ZeroSumGeometricMechanism`, which has less noise at the same guarantee.
 
     Parameters
     ----------
@@ -192,17 +198,17 @@ class GeometricMechanism(NoisyCounts):
         The model's own prior, positive; it says the shape of the table.
     scale : float
         Scale of the noise, positive: that of the Laplace distribution of which this is the discrete form. It is rounded
-        up to 41 binary digits, and the attribute is the number that is used.
+        up to 41 binary digits, and the attribute is the rounded number.
     adjacency, postprocess, contribution
         As for all noise on counts, see :class:`~pymc_dirdp.mechanisms.noisy_counts.NoisyCounts`.
 
     Notes
     -----
-    The noise consists of integers and is drawn as such (`sampler="exact"`), for scales of any size. The loss of
-    one cell is `1 / scale` or `-1 / scale`, as that of randomised response. With one record in each of R blocks the
-    curves are exact. With m records in a block the counts that grow, wherever they lie, keep `m / scale`-differential
-    privacy, and so do those that fall: the curves are those of randomised response at `m / scale`, of which no pair
-    with that guarantee is worse. The pure epsilon is exact in all cases.
+    The exact sampler draws integer noise of any scale. The loss of one cell is `1 / scale` or `-1 / scale`, as in
+    randomised response. With one record in each of R blocks the curves are exact. With m records in a block, the counts
+    that increase satisfy `m / scale`-differential privacy, and so do the counts that decrease. The curves are those of
+    randomised response at `m / scale`, which dominates all pairs with this guarantee. The pure epsilon is exact in all
+    cases.
 
     References
     ----------
@@ -229,24 +235,23 @@ class GeometricMechanism(NoisyCounts):
 @final
 @dataclass(frozen=True, eq=False)
 class ZeroSumGeometricMechanism(NoisyCounts):
-    """Release `counts + Z`, with `P[Z = z]` proportional to `exp(-sum |z| / scale)` over whole z that add up to 0.
+    """Release `counts + Z`, with `P[Z = z]` proportional to `exp(-sum |z| / scale)` over integers z that add up to 0.
 
-    The noisy counts of a table add up to its number of records, which is public. Where a person has records in each
-    entry of an axis (`"each"`), or one entry is this person's (`"own"`), the number of records of each entry is public,
-    and the noise of each entry adds up to 0. Noise of different entries is independent.
+    The noisy counts of a table add up to its number of records, which is public. If a person has records in each entry
+    of an axis (`"each"`), or if one entry is the person's own (`"own"`), the number of records of each entry is public.
+    The noise of each entry then adds up to 0, and noise of different entries is independent.
 
     Parameters
     ----------
     prior : array_like, shape (..., d)
         The model's own prior, positive; it says the shape of the table.
     scale : float
-        Scale of the noise, positive. It is rounded up to 41 binary digits, and the attribute is the number that is
-        used.
+        Scale of the noise, positive. It is rounded up to 41 binary digits, and the attribute is the rounded number.
     adjacency : {"replace-one"}
-        Nothing else leaves the number of records public.
+        No other adjacency leaves the number of records public.
     postprocess, contribution
         As for all noise on counts, see :class:`~pymc_dirdp.mechanisms.noisy_counts.NoisyCounts`. A person's records
-        in a block may move within it, but keep their number: with private numbers of records take
+        may change their cells within a block, but not their number. If numbers of records are private, use
         :class:`pymc_dirdp.mechanisms.GeometricMechanism`.
 
     Raises
@@ -256,11 +261,11 @@ class ZeroSumGeometricMechanism(NoisyCounts):
 
     Notes
     -----
-    At the scale of independent noise the pure epsilon is the same, `2 m / scale` for each block in which a person has m
-    records, and there is less noise: the variance is 1/4 of it (d = 2) to nearly all of it (many cells). For d = 2
-    this is geometric noise on one cell, and no mechanism whatever does better (Ghosh, Roughgarden and Sundararajan
-    2012). All curves are exact for one record in each block, and for up to 64 records in two cells; otherwise they are
-    bounds, and the pure epsilon is still exact.
+    At a given scale the pure epsilon is the same as for independent noise, `2 m / scale` for each block in which a
+    person has m records, and the variance is smaller: a quarter for d = 2, and nearly the same for many cells. For
+    d = 2 this is geometric noise on one cell, which is universally optimal (Ghosh, Roughgarden and Sundararajan 2012).
+    All curves are exact for one record in each block, and for up to 64 records in two cells. Otherwise they are bounds,
+    and the pure epsilon is still exact.
 
     References
     ----------

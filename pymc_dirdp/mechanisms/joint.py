@@ -1,4 +1,4 @@
-"""Joint noise: all tables of the same people take one noise, whose largest norm over all tables decides."""
+"""Joint noise for all tables of the same people: its density depends on the largest norm over the tables."""
 
 import dataclasses
 import math
@@ -15,14 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MAX_RECORDS, integer
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.base import Fact
+from pymc_dirdp.mechanisms.base import FileField
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.noise import LEAST, MOST, Noise, Whole, noisy_counts, round_scale_up
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts, records_between
 from pymc_dirdp.mechanisms.outputs import BlockLikelihood, JointLikelihoods, NoisyTable, Output, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.balls import Ball, JointBalls
-from pymc_dirdp.numerics.roots import log_excess, round_up, safe_root
+from pymc_dirdp.numerics.roots import log_ratio_to_budget, round_up, safe_root
 from pymc_dirdp.privacy.bounded_loss import erased_responses
 from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -33,16 +33,16 @@ from pymc_dirdp.sampling.geometric import fast_joint_noise, joint_noise
 from pymc_dirdp.signatures import user_facing
 
 type Block = tuple[int, int]
-"""The number of cells of a block, and a person's records in it."""
+"""The number of cells of a block, and the number of records that a person has in it."""
 
 
 @final
 @dataclass(frozen=True)
 class JointNoise(Noise):
-    """`P[Z = z]` proportional to `exp(-max_k |z_k| / (records_k * scale))` over lists of integers z_k, one a block.
+    """`P[Z = z]` proportional to `exp(-max_k |z_k| / (records_k * scale))` over integer vectors z_k, one per block.
 
-    The norm is the l1 norm, or half of it for lists that add up to 0. A list of cells is that of all blocks side by
-    side, or of the first ones alone: then the noise of the others is summed over.
+    The norm is the l1 norm, or half of it for vectors that add up to 0. Methods take the cells of all blocks
+    concatenated, or of the first blocks only. In the second case the noise of the other blocks is summed out.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class JointNoise(Noise):
     scale : float
         Scale of the noise, positive. It is rounded up to 41 binary digits.
     records : int or sequence of int, default 1
-        How many records one person has in each block, at most.
+        Maximum number of records of one person in each block.
     zero_sum : bool, default False
         Whether the noise of each block adds up to 0.
 
@@ -100,7 +100,7 @@ class JointNoise(Noise):
 
     @cached_property
     def balls(self) -> JointBalls:
-        """The lists of each block by their norm, and the radius that they share."""
+        """The noise vectors of each block by their norm, and the radius that they share."""
         return _balls(self.blocks, self.scale, self.zero_sum)
 
     @property
@@ -114,35 +114,35 @@ class JointNoise(Noise):
 
     @override
     def curves(self, blocks: int, records: int, changes: int) -> LossCurves:
-        """The curves of all blocks together: they have numbers of records of their own.
+        """The curves of all blocks together, with the numbers of records that the noise has for each block.
 
-        Steps of one record in every block; if their numbers are unequal, as many steps as divide all of them. The
-        largest loss is how far the norm moves, over the scale.
+        The bound is a chain of steps of one record in every block. If the numbers of records differ, the number of
+        steps is their greatest common divisor. The maximum loss is the change of the norm, over the scale.
         """
         steps = 1 if self.zero_sum else changes
         parts = math.gcd(*self.balls.records)
-        # Tables that share a noise have equal curves, in whatever order its blocks are.
+        # Tables that share a noise have equal curves, whatever the order of its blocks.
         outside = _balls(tuple(sorted(self.blocks)), self.scale, self.zero_sum).step_outside
         u = round_up(1 / (parts * Fraction(self.scale)))
         return erased_responses(u, outside, steps * parts, 1, round_up(steps / Fraction(self.scale)))
 
     def split(self, table: ArrayLike) -> list[NDArray[Any]]:
-        """The cells of each block along the last axis: of all blocks, or of the first ones."""
+        """Split the last axis into the cells of each block: of all blocks, or of the first ones."""
         cells = np.asarray(table)
         return np.split(cells, np.cumsum(self.cells[: self._blocks_in(cells.shape[-1]) - 1]), axis=-1)
 
     def _blocks_in(self, cells: int) -> int:
-        """How many blocks have so many cells together, from the first on."""
+        """The number of first blocks that have this number of cells together."""
         ends = np.cumsum(self.cells)
-        known = int(np.searchsorted(ends, cells))
-        if known == len(ends) or ends[known] != cells:
+        last = int(np.searchsorted(ends, cells))
+        if last == len(ends) or ends[last] != cells:
             raise ArgumentError(f"Expected the cells of all blocks, {ends[-1]}, or of the first ones, got {cells}.")
-        return known + 1
+        return last + 1
 
     @property
     @override
     def sd(self) -> float:
-        """That in one cell of the first block."""
+        """The standard deviation in one cell of the first block."""
         return math.sqrt(self.balls.variances[0])
 
     @property
@@ -160,12 +160,12 @@ class JointNoise(Noise):
         return np.stack([joint_noise(Fraction(self.scale), self._lists, bits, first) for _ in lists]).reshape(shape)
 
     def joint_likelihoods(self, output: ArrayLike) -> JointLikelihoods:
-        """What one output says of the counts: a mixture over the latent radius, given which blocks are independent.
+        """The likelihood of one output: a mixture over the latent radius, given which the blocks are independent.
 
         Parameters
         ----------
         output : array_like
-            The noisy counts of all blocks side by side, or of the first ones alone.
+            The noisy counts of all blocks concatenated, or of the first blocks only.
 
         Raises
         ------
@@ -174,26 +174,29 @@ class JointNoise(Noise):
         """
         radii, _, log_weights = self.balls.listed
         noisy = self.split(np.ravel(output))
-        known, unknown = self._lists[: len(noisy)], Counter(self._lists[len(noisy) :])
+        output_lists, other_lists = self._lists[: len(noisy)], Counter(self._lists[len(noisy) :])
         blocks = tuple(
-            BlockLikelihood(ball, z, self.balls.limits(m, radii)) for (ball, m), z in zip(known, noisy, strict=True)
+            BlockLikelihood(ball, z, self.balls.limits(m, radii))
+            for (ball, m), z in zip(output_lists, noisy, strict=True)
         )
-        others = sum(many * ball.log_points(self.balls.limits(m, radii)) for (ball, m), many in unknown.items())
-        return JointLikelihoods(radii, log_weights + others, blocks)
+        log_other_points = sum(
+            count * ball.log_points(self.balls.limits(m, radii)) for (ball, m), count in other_lists.items()
+        )
+        return JointLikelihoods(radii, log_weights + log_other_points, blocks)
 
     @property
     def radius_log_weights(self) -> Array:
-        """The logarithm of what each radius of :meth:`joint_likelihoods` adds to the probability of a noise."""
+        """The log-weight of each radius of :meth:`joint_likelihoods` in the probability of a noise vector."""
         return self.balls.listed[2]
 
     @property
     def reaches(self) -> tuple[int, ...] | None:
-        """The largest norm of the noise of each block, but for negligible ones; None if radii are not listed."""
+        """The largest non-negligible norm of the noise of each block; None if radii are not listed."""
         balls = self.balls
         return tuple(int(balls.limits(m, balls.listed[0][-1])) for m in balls.records) if balls.is_listed else None
 
     def _distance(self, noise: Array) -> Array:
-        """The largest norm of the noise over the records."""
+        """The maximum over blocks of the norm of the noise divided by the records."""
         parts = zip(self._lists, self.split(noise), strict=True)
         return np.asarray(np.max([ball.norm(z) / m for (ball, m), z in parts], axis=0))
 
@@ -207,7 +210,7 @@ class JointNoise(Noise):
     def log_ratio(self, first: Array, second: Array) -> Array:
         with np.errstate(invalid="ignore"):
             if first.shape[-1] == sum(self.cells):
-                # The normaliser, which is not known for noise of any scale, cancels.
+                # The normaliser, which is not computed for all scales, cancels.
                 ratio: Array = (self._distance(second) - self._distance(first)) / self.scale
             else:
                 ratio = self.log_probability(first) - self.log_probability(second)
@@ -220,51 +223,53 @@ class JointNoise(Noise):
     @property
     @override
     def cell_noise(self) -> None:
-        """The noise of a cell is not independent of that of others."""
+        """None, because the noise of different cells is dependent."""
 
     @override
     def distributions(self, shifts: Array) -> FiniteDistributions:
-        raise ArgumentError("The distribution of joint noise is not known here. Use audit, which draws from it.")
+        raise ArgumentError(
+            "The distribution of the output with joint noise is not available. Use audit, which samples it."
+        )
 
 
 @user_facing
 @dataclass(frozen=True, eq=False)
 class JointTableMechanism(NoisyCounts):
-    """Release `counts + Z` for a table whose noise is part of a joint noise.
+    """Release `counts + Z`, where the noise of the table is part of a joint noise.
 
-    A table in each of whose rows a person has records, such as items by answers, is a block of cells for each row. Any
-    other table is one block. All blocks of this table, and those of the tables beside it, share a guarantee and do not
-    divide it. If the number of records of each block is public, take :class:`ZeroSumJointTableMechanism`.
+    If a person has records in each row of the table, such as one answer to each item, each row is a block of cells. Any
+    other table is one block. One guarantee covers all blocks of this table and of the tables that share its noise; it
+    is not divided among them. If the number of records of each block is public, use
+    :class:`ZeroSumJointTableMechanism`.
 
     Parameters
     ----------
     prior : array_like, shape (..., d)
         The model's own prior, positive; it says the shape of the table.
     scale : float
-        Scale of the noise, positive. It is rounded up to 41 binary digits, and the attribute is the number that is
-        used.
-    beside : sequence of (int, int, int), optional
-        The blocks of the other tables that take part in the same noise: their numbers of cells, the records that a
-        person has in each, and how many such blocks there are, in rising order. None for a table by itself.
+        Scale of the noise, positive. It is rounded up to 41 binary digits, and the attribute is the rounded number.
+    noise_shared_with : sequence of (int, int, int), optional
+        The blocks of the other tables that share the noise: the number of cells of a block, the records that a person
+        has in it, and the number of such blocks, in rising order. None for a table by itself.
     adjacency : {"replace-one", "add-remove"}
         What one person can change: all of the person's records in all blocks.
     contribution : Contribution or int
-        What a person adds: records anywhere in the table, or, with `Contribution(m, ("each",))`, m in every row.
+        The records of a person: anywhere in the table, or, with `Contribution(m, ("each",))`, m in every row.
     postprocess
         As for all noise on counts, see :class:`~pymc_dirdp.mechanisms.noisy_counts.NoisyCounts`.
 
     Raises
     ------
     ArgumentError
-        If a person's records stay in one row of the table, or a number is outside its domain.
+        If all records of a person are in one row of the table, or a number is outside its domain.
 
     Notes
     -----
-    The pure epsilon is `1 / scale`, or `2 / scale` under replace-one, whatever the number of blocks, and exact for all
-    of them together. Independent noise of the same epsilon has up to 6 times the variance for blocks of two cells. The
-    curves are those of the joint noise, which covers all of its tables: exact for one record in each block that is
-    added or removed, and for equal numbers of records bounds by a chain of such steps; for unequal ones they are those
-    of randomised response. For zero-concentrated privacy Gaussian noise is better, and for many blocks at a small
+    The pure epsilon is `1 / scale`, or `2 / scale` under replace-one. It is exact for all blocks together and does not
+    depend on their number. Independent noise of the same epsilon has up to 6 times the variance for blocks of two
+    cells. The curves cover all tables of the joint noise. They are exact for one record in each block that is added or
+    removed. For equal numbers of records they are bounds by a chain of such steps, and for unequal numbers they are
+    those of randomised response. Gaussian noise is better for zero-concentrated privacy, and for many blocks at a small
     delta.
 
     References
@@ -273,12 +278,12 @@ class JointTableMechanism(NoisyCounts):
 
     Examples
     --------
-    >>> item = JointTableMechanism([1, 1], 1.0, beside=[(2, 1, 9)], adjacency="add-remove")
+    >>> item = JointTableMechanism([1, 1], 1.0, noise_shared_with=[(2, 1, 9)], adjacency="add-remove")
     >>> item.pure_epsilon, round(item.noise_sd**2, 1)
     (1.0, 77.0)
     """
 
-    beside: tuple[tuple[int, int, int], ...] | None = field(default=None, kw_only=True)
+    noise_shared_with: tuple[tuple[int, int, int], ...] | None = field(default=None, kw_only=True)
     scale: float
 
     kind: ClassVar[str] = "joint"
@@ -286,11 +291,11 @@ class JointTableMechanism(NoisyCounts):
         "exact draws from the posterior given the noisy counts, which share one latent radius: "
         "Dirichlet(x + prior), averaged over all counts x"
     )
-    facts = (*NoisyCounts.facts, Fact("beside", "beside", "list", optional=True))  # type: ignore[assignment]
+    facts = (*NoisyCounts.facts, FileField("noise_shared_with", "noise_shared_with", "list", optional=True))  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        if self.beside is not None:
-            object.__setattr__(self, "beside", _checked_blocks(self.beside))
+        if self.noise_shared_with is not None:
+            object.__setattr__(self, "noise_shared_with", _checked_blocks(self.noise_shared_with))
         super().__post_init__()
 
     @classmethod
@@ -309,13 +314,13 @@ class JointTableMechanism(NoisyCounts):
     def noise_at(self, parameter: float) -> JointNoise:
         if not self.suits(self.prior.shape, self.contributed):
             raise ArgumentError(
-                "Joint noise is for tables in which a person's records may lie anywhere, or of which every row holds "
-                "as many of them, as unit= says it: items by answers. This one has the shape "
-                f"{self.prior.shape}, with {', '.join(self.contributed.axes) or 'no'} rows. Take "
-                "mechanism='geometric', or 'auto'."
+                "Joint noise is for tables in which a person's records may lie anywhere, or in which a person has the "
+                "same number of records in every row, such as items by answers; unit= declares this. Got shape "
+                f"{self.prior.shape} with {', '.join(self.contributed.axes) or 'no'} rows. Pass "
+                "mechanism='geometric' or 'auto'."
             )
-        beside = [(cells, records) for cells, records, many in self.beside or () for _ in range(many)]
-        return self._noise_of([*self.own_blocks, *beside], parameter)
+        others = [(cells, records) for cells, records, times in self.noise_shared_with or () for _ in range(times)]
+        return self._noise_of([*self.own_blocks, *others], parameter)
 
     def _noise_of(self, blocks: Sequence[Block], scale: float) -> JointNoise:
         cells, records = zip(*blocks, strict=True)
@@ -323,13 +328,13 @@ class JointTableMechanism(NoisyCounts):
 
     @cached_property
     def noise(self) -> JointNoise:
-        """That of the blocks of this table and, after them, of those beside it."""
+        """The joint noise of the blocks of this table, followed by the blocks that share it."""
         return self.noise_at(self.scale)
 
     @cached_property
     @override
     def shared_noise(self) -> JointNoise | None:
-        return None if self.beside is None else self._noise_of(sorted(self.noise.blocks), self.scale)
+        return None if self.noise_shared_with is None else self._noise_of(sorted(self.noise.blocks), self.scale)
 
     @classmethod
     @override
@@ -344,11 +349,11 @@ class JointTableMechanism(NoisyCounts):
         alone = [cls(prior=np.asarray(prior), contribution=adds, **facts) for prior, adds in tables]
         blocks = sum((Counter(table.own_blocks) for table in alone), Counter[Block]())
 
-        def beside(table: JointTableMechanism) -> tuple[tuple[int, int, int], ...] | None:
+        def other_blocks(table: JointTableMechanism) -> tuple[tuple[int, int, int], ...] | None:
             others = (blocks - Counter(table.own_blocks)).items()
-            return tuple(sorted((*block, many) for block, many in others)) or None
+            return tuple(sorted((*block, times) for block, times in others)) or None
 
-        shared = [dataclasses.replace(table, beside=beside(table)) for table in alone]
+        shared = [dataclasses.replace(table, noise_shared_with=other_blocks(table)) for table in alone]
         scale = shared[0].calibrated(Guarantee.checked(guarantee=guarantee)).scale
         return [dataclasses.replace(table, scale=scale) for table in shared]
 
@@ -372,11 +377,11 @@ class JointTableMechanism(NoisyCounts):
         random_seed: Seed = None,
     ) -> list[Output]:
         if not self.shares_with(others):
-            raise ArgumentError("Expected all tables of one joint noise, and no others.")
+            raise ArgumentError("Expected exactly the tables that share one joint noise.")
         tables = [self, *others]
-        whole = self._noise_of([block for table in tables for block in table.own_blocks], self.scale)
+        joint = self._noise_of([block for table in tables for block in table.own_blocks], self.scale)
         cells = np.concatenate([table.check(x).ravel() for table, x in zip(tables, counts, strict=True)])
-        noise = whole.draw(cells.shape, self._source(sampler, random_seed))
+        noise = joint.draw(cells.shape, self._source(sampler, random_seed))
         parts = np.split(noisy_counts(cells, noise), np.cumsum([table.prior.size for table in tables])[:-1])
         return [
             NoisyTable({table.publishes: part.reshape(table.shape)}) for table, part in zip(tables, parts, strict=True)
@@ -387,13 +392,13 @@ class JointTableMechanism(NoisyCounts):
         _refuse_product()
 
     @cached_property
-    def alike_alone(self) -> NoisyCounts:
-        """Noise of this table alone with the same standard deviation."""
+    def equivalent_alone(self) -> NoisyCounts:
+        """A mechanism for this table only whose noise has the same standard deviation."""
         kind = ZeroSumGeometricMechanism if self.needs_public_totals else GeometricMechanism
         alone = kind(self.prior, self.scale, contribution=self.contribution)
-        # Noise of small scales is 0 in doubles, here or there.
+        # Noise of small scales is 0 in doubles.
         sd, least, most = self.noise_sd, max(self.scale / 10, LEAST), 10 * self.scale * self.noise.balls.dimension
-        scale = safe_root(lambda scale: log_excess(alone.noise_at(scale).sd, sd), safe=least, unsafe=most)
+        scale = safe_root(lambda scale: log_ratio_to_budget(alone.noise_at(scale).sd, sd), safe=least, unsafe=most)
         return dataclasses.replace(alone, scale=scale)
 
     @property
@@ -401,14 +406,14 @@ class JointTableMechanism(NoisyCounts):
     def row_noise(self) -> Noise | None:
         """Geometric noise of the same standard deviation.
 
-        Estimates err nearly as much, because the size of the noise decides: for tables of two and four cells, 100 and
-        1000 records and epsilon .1 to 3 the divergences were within 7 % of simulated ones with a flat prior, and within
-        15 % with a prior of .1. None where exact sums over the counts of a block would take more than a second or so:
-        blocks of more than two cells with noise above 150, or more than 50 cells.
+        The error of estimates is nearly the same, because it depends mostly on the size of the noise. For tables of two
+        and four cells, 100 and 1000 records and epsilon 0.1 to 3, the divergences were within 7 % of simulations with a
+        flat prior, and within 15 % with a prior of 0.1. None if exact sums over the counts of a block would take more
+        than about a second: blocks of more than two cells with noise above 150, or of more than 50 cells.
         """
         reaches, cells = self.noise.reaches, self.noise.cells[0]
-        known = reaches is not None and (cells <= 2 or (cells <= 50 and reaches[0] <= 150))
-        return self.alike_alone.noise if known else None
+        is_fast = reaches is not None and (cells <= 2 or (cells <= 50 and reaches[0] <= 150))
+        return self.equivalent_alone.noise if is_fast else None
 
     @override
     def joint_rows(self, output: Array) -> JointLikelihoods:
@@ -418,7 +423,7 @@ class JointTableMechanism(NoisyCounts):
 
     @override
     def possible_records(self, output: Array) -> range:
-        """The numbers of records of each block: its noise adds up to its norm at most."""
+        """The possible numbers of records of a block; the sum of its noise is at most the norm."""
         totals = output.reshape(len(self.own_blocks), -1).sum(axis=1)
         reach = MAX_RECORDS if self.noise.reaches is None else self.noise.reaches[0]
         return records_between(totals.min() - reach, totals.max() + reach)
@@ -428,10 +433,10 @@ class JointTableMechanism(NoisyCounts):
 @final
 @dataclass(frozen=True, eq=False)
 class ZeroSumJointTableMechanism(JointTableMechanism):
-    """Release `counts + Z` for a table whose noise is part of a joint noise that adds up to 0 in each block.
+    """Release `counts + Z`, where the noise of the table is part of a joint noise that adds up to 0 in each block.
 
-    It is for blocks whose numbers of records are public: the noisy counts of each add up to its number. Parameters are
-    those of :class:`JointTableMechanism`, with `adjacency="replace-one"`.
+    It is for blocks with public numbers of records: the noisy counts of a block add up to its number. The parameters
+    are those of :class:`JointTableMechanism`, with `adjacency="replace-one"`.
 
     Notes
     -----
@@ -444,7 +449,7 @@ class ZeroSumJointTableMechanism(JointTableMechanism):
     >>> survey = ZeroSumJointTableMechanism(np.ones((10, 2)), 1.0, contribution=Contribution(1, ("each",)))
     >>> survey.pure_epsilon, round(survey.noise_sd**2, 1)
     (1.0, 43.9)
-    >>> item = ZeroSumJointTableMechanism([1, 1], 1.0, beside=[(2, 1, 9)])
+    >>> item = ZeroSumJointTableMechanism([1, 1], 1.0, noise_shared_with=[(2, 1, 9)])
     >>> item.pure_epsilon, round(item.noise_sd**2, 1)
     (1.0, 43.9)
     """
@@ -455,30 +460,33 @@ class ZeroSumJointTableMechanism(JointTableMechanism):
 
 @lru_cache(maxsize=8)
 def _balls(blocks: tuple[Block, ...], scale: float, zero_sum: bool) -> JointBalls:
-    """Those of the last few noises: all tables of a plan ask for the same radii, which may be a million."""
+    """The balls of a joint noise, cached, because all tables of a plan need the same radii, up to a million."""
     cells, records = zip(*blocks, strict=True)
     return JointBalls(tuple(Ball(d, zero_sum) for d in cells), records, scale)
 
 
 def _refuse_product() -> NoReturn:
     raise ArgumentError(
-        "Joint noise of several rows has no likelihood of single cells or rows. Take log_likelihood, or joint_rows."
+        "The likelihood of joint noise is not a product over cells or rows. Use log_likelihood or joint_rows."
     )
 
 
-def _checked_blocks(beside: Any, *, most: int = 10**5) -> tuple[tuple[int, int, int], ...]:
-    """Blocks of other tables as a file may say them; more would take seconds, for a text of few characters."""
-    if not isinstance(beside, list | tuple) or not all(
-        isinstance(one, list | tuple) and len(one) == 3 for one in beside
+def _checked_blocks(noise_shared_with: Any, *, most: int = 10**5) -> tuple[tuple[int, int, int], ...]:
+    """Validate blocks of other tables; the maximum number prevents a short file from taking seconds to load."""
+    if not isinstance(noise_shared_with, list | tuple) or not all(
+        isinstance(block, list | tuple) and len(block) == 3 for block in noise_shared_with
     ):
-        raise ArgumentError("Expected beside to list the cells, the records and the number of blocks of other tables.")
-    checked = tuple(
-        (integer(2, cells=cells), integer(1, records=records), integer(1, blocks=many))
-        for cells, records, many in beside
-    )
-    kinds = [one[:2] for one in checked]
-    if not checked or kinds != sorted(set(kinds)) or sum(many for *_, many in checked) > most:
         raise ArgumentError(
-            f"Expected beside to list at least one kind of block, each once in rising order, and at most {most} blocks."
+            "Expected noise_shared_with to list the cells, the records and the number of blocks of other tables."
+        )
+    checked = tuple(
+        (integer(2, cells=cells), integer(1, records=records), integer(1, blocks=times))
+        for cells, records, times in noise_shared_with
+    )
+    kinds = [block[:2] for block in checked]
+    if not checked or kinds != sorted(set(kinds)) or sum(times for *_, times in checked) > most:
+        raise ArgumentError(
+            "Expected noise_shared_with to list at least one kind of block, each once in rising order, and at most "
+            f"{most} blocks."
         )
     return checked

@@ -1,4 +1,4 @@
-"""Noisy marginals of one table, and their losses add up."""
+"""Noisy marginals of one table, composed."""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MAX_RECORDS, integer, one_of
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms.base import Fact
+from pymc_dirdp.mechanisms.base import FileField
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussian
 from pymc_dirdp.mechanisms.geometric import Geometric, ZeroSumGeometric
 from pymc_dirdp.mechanisms.noise import Noise, NoisyMarginal
@@ -27,35 +27,35 @@ NOISES = ("gaussian", "geometric")
 @user_facing
 @dataclass(frozen=True, eq=False)
 class MarginalsMechanism(NoisyMarginals):
-    """Release some marginals of a table of counts, each with independent integer noise of its own.
+    """Release some marginals of a table of counts, each with independent integer noise.
 
     Parameters
     ----------
     prior : array_like, shape (..., d)
         The model's own prior, positive; it says the shape of the table.
     marginals : sequence of sequences of int
-        The axes that each marginal keeps, in rising order; its counts are summed over all others. No marginal stands
-        there twice, or all of its axes have the length 1.
+        The axes of each marginal, in rising order; its counts are summed over all other axes. All marginals are
+        different, and each has at least two cells.
     parameters : sequence of float
-        The parameter of the noise of each marginal: sigma, or the scale.
+        The noise parameter of each marginal: sigma, or the scale.
     noise : {"gaussian", "geometric"}, default "gaussian"
         The discrete Gaussian distribution, or the discrete Laplace distribution.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change.
     contribution : int or Contribution, default 1
-        How many records a person holds in the table at most, and in which of its rows.
+        The maximum number of records of a person in the table, and the rows that they may be in.
 
     Raises
     ------
     ArgumentError
-        If a number is outside its domain, or a marginal is none of the table.
+        If a number is outside its domain, or the table has no such marginal.
 
     Notes
     -----
-    A record that moves changes at most two cells of each marginal by 1, and one that appears changes noisy. So each
-    marginal has the curves of a row of counts, and the curves of all are those of their composition. Where a person has
-    records in each entry of an axis, a marginal that keeps the axis has a block of cells for each entry, and a marginal
-    that sums over it has all of these records in one block.
+    A replaced record changes at most two cells of each marginal by 1, and an added record changes one. So each marginal
+    has the curves of a row of counts, and all marginals compose. If a person has records in each entry of an axis, a
+    marginal with this axis has a block of cells for each entry. A marginal that sums over the axis has all of these
+    records in one block.
 
     References
     ----------
@@ -79,13 +79,13 @@ class MarginalsMechanism(NoisyMarginals):
     formula = "shares fitted to the noisy counts of marginals of all tables"
     output_kind = Marginals
     noises: ClassVar[tuple[str, ...]] = NOISES
-    """The kinds that it takes."""
+    """The kinds of noise that the class accepts."""
     facts = (
-        Fact("prior", "prior", "table"),
-        Fact("noise", "noise", "attribute"),
-        Fact("marginals", "marginals", "list"),
-        Fact("noise_parameters", "parameters", "list"),
-        Fact("noise_sds", "noise_sds", "list", given=False),
+        FileField("prior", "prior", "table"),
+        FileField("noise", "noise", "attribute"),
+        FileField("marginals", "marginals", "list"),
+        FileField("noise_parameters", "parameters", "list"),
+        FileField("noise_sds", "noise_sds", "list", is_argument=False),
     )
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class MarginalsMechanism(NoisyMarginals):
         one_of(self.noises, noise=self.noise)
         if self.needs_public_totals and set(self.contributed.axes) - {"any"}:
             raise ArgumentError(
-                "Expected a contribution of records that may lie anywhere in the table, because a marginal adds up "
+                "Expected a contribution of records that may lie anywhere in the table, because a marginal sums over "
                 "rows. Use MarginalsMechanism, whose noise is independent in each cell."
             )
         object.__setattr__(self, "marginals", self._checked_marginals())
@@ -101,7 +101,7 @@ class MarginalsMechanism(NoisyMarginals):
             raise ArgumentError(
                 f"Expected a parameter for each of {len(self.marginals)} marginals, got {len(self.parameters)}."
             )
-        # What is used is what the noise makes of it: a scale is rounded up.
+        # The noise rounds a scale up, and the attribute is the rounded number.
         object.__setattr__(self, "parameters", tuple(map(float, self.parameters)))
         used = [getattr(marginal.noise, fields(marginal.noise)[0].name) for marginal in self.noisy_marginals]  # type: ignore[arg-type]
         object.__setattr__(self, "parameters", tuple(used))
@@ -122,7 +122,7 @@ class MarginalsMechanism(NoisyMarginals):
 
     @classmethod
     def noise_of(cls, kind: str, parameter: float, cells: int) -> Noise:
-        """The noise of a marginal of so many cells, by the kind of noise."""
+        """The noise of a marginal with this number of cells, by the kind of noise."""
         return (DiscreteGaussian if kind == "gaussian" else Geometric)(parameter)
 
     @cached_property
@@ -152,12 +152,12 @@ class MarginalsMechanism(NoisyMarginals):
 
     @property
     @override
-    def in_short(self) -> str:
+    def summary(self) -> str:
         least, most = min(self.noise_sds), max(self.noise_sds)
-        many = f"{len(self.marginals)} marginals" if len(self.marginals) > 1 else "1 marginal"
+        n_marginals = f"{len(self.marginals)} marginals" if len(self.marginals) > 1 else "1 marginal"
         spread = f"{least:.4g}" if math.isclose(least, most) else f"{least:.4g} to {most:.4g}"
         name = self.noisy_marginals[0].noise.name
-        return f"{many} with {name[:1].lower()}{name[1:]} noise of standard deviation {spread}"
+        return f"{n_marginals} with {name[:1].lower()}{name[1:]} noise of standard deviation {spread}"
 
     @property
     @override
@@ -171,14 +171,14 @@ class MarginalsMechanism(NoisyMarginals):
     @override
     def check(self, counts: ArrayLike) -> Array:
         table = super().check(counts)
-        # Sums over rows are exact below this.
+        # Sums over rows are exact up to this number.
         if sum(map(int, table.ravel().tolist())) > MAX_RECORDS:
-            raise DataError("The counts add up to more than 2**53 records.")
+            raise DataError("The counts add up to more than 2**53 records, the maximum.")
         return table
 
     def release(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> dict[str, Array]:
-        """The noisy counts of each marginal by the name that a release gives them; arguments as for noisy tables."""
-        # A generator moves on, so no two marginals share their noise.
+        """The noisy counts of each marginal, by their names in a release; arguments as for noisy tables."""
+        # The state of the generator advances, so no two marginals share noise.
         rng = None if random_seed is None else generator(random_seed)
         parts = zip(self.published_axes, self.noisy_marginals, self.marginals_of(self.check(counts)), strict=True)
         return {name: part.noisy(counts, (), self._source(sampler, rng)) for name, part, counts in parts}
@@ -191,16 +191,16 @@ class MarginalsMechanism(NoisyMarginals):
 
     @property
     @override
-    def draws_in_words(self) -> str:
+    def draws_note(self) -> str:
         return (
-            "the shares are one estimate, fitted to the noisy counts of all tables, and no draw; dirdp.analyse draws "
+            "the shares are an estimate, fitted to the noisy counts of all tables, and not a draw; dirdp.analyse draws "
             "from the posterior given the noisy counts"
         )
 
     @override
     def stronger(self, factor: float) -> tuple[str, Self]:
-        less = tuple(parameter / factor for parameter in self.parameters)
-        return "the same mechanism with less noise", replace(self, parameters=less)
+        parameters = tuple(parameter / factor for parameter in self.parameters)
+        return "the same mechanism with less noise", replace(self, parameters=parameters)
 
     @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> NoReturn:
@@ -209,8 +209,8 @@ class MarginalsMechanism(NoisyMarginals):
     @override
     def refuse_inference(self) -> NoReturn:
         raise ArgumentError(
-            "Marginals of a table say something of sums of its cells, so the likelihood is no product over cells. "
-            "dirdp.analyse(release) and dirdp.estimate(release) take the marginals of all tables."
+            "Marginals of a table are sums of its cells, so the likelihood is not a product over cells. Use "
+            "dirdp.analyse(release) or dirdp.estimate(release), which use the marginals of all tables."
         )
 
     @classmethod
@@ -218,7 +218,7 @@ class MarginalsMechanism(NoisyMarginals):
     def for_guarantee(cls, guarantee: Guarantee, **facts: Any) -> NoReturn:
         raise ArgumentError(
             "mechanism='marginals' divides one guarantee among marginals of all tables of a model, so it is planned "
-            "for models alone: dirdp.plan(guarantee, model, mechanism='marginals')."
+            "for models only: dirdp.plan(guarantee, model, mechanism='marginals')."
         )
 
 
@@ -228,7 +228,7 @@ class MarginalsMechanism(NoisyMarginals):
 class ZeroSumMarginalsMechanism(MarginalsMechanism):
     """Release some marginals of a table, each with geometric noise that adds up to 0.
 
-    It is for tables whose number of records is public: each noisy marginal adds up to it. Parameters are those of
+    It is for tables with a public number of records: each noisy marginal adds up to it. The parameters are those of
     :class:`MarginalsMechanism`, with `noise="geometric"`.
 
     Examples

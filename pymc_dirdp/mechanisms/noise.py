@@ -1,4 +1,4 @@
-"""What a noise on counts is: integers with a distribution, samplers and privacy curves.
+"""The interface of noise on counts: integers with a distribution, samplers and privacy curves.
 
 :mod:`pymc_dirdp.mechanisms.geometric`, :mod:`~pymc_dirdp.mechanisms.gaussian` and :mod:`~pymc_dirdp.mechanisms.joint`
 have the noises; :mod:`pymc_dirdp.mechanisms.noisy_counts` adds them to tables.
@@ -18,7 +18,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.outputs import CellNoise
-from pymc_dirdp.numerics.roots import largest_safe
+from pymc_dirdp.numerics.roots import largest_satisfying
 from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.sampling.bits import Bits
@@ -26,15 +26,15 @@ from pymc_dirdp.sampling.discrete_noise import dyadic_above
 
 Whole = NDArray[Any]
 
-# The square of a parameter, and that over a square of records, have to be doubles.
+# The square of a parameter, also divided by a squared number of records, has to be a double.
 LEAST, MOST = 2.0**-200, 2.0**200
 
 
 class Noise(abc.ABC):
-    """Integers that are added to counts. A subclass is a frozen dataclass of public numbers.
+    """Integer noise that is added to counts. A subclass is a frozen dataclass of public numbers.
 
-    Noise is drawn for lists of cells, along the last axis of an array; that of different lists is independent. Where it
-    is independent in all cells, any shape will do.
+    Noise is drawn for lists of cells along the last axis of an array. Noise of different lists is independent. If it is
+    independent in all cells, the array may have any shape.
 
     Examples
     --------
@@ -44,13 +44,13 @@ class Noise(abc.ABC):
     """
 
     smooth_noise: ClassVar[bool] = False
-    """Whether `log_pmf` follows a smooth curve with few kinks between integers, too."""
+    """Whether `log_pmf` is also a smooth curve with few kinks between integers."""
     family: ClassVar[str] = "normal"
     """The continuous distribution that `log_pmf` follows: "normal" or "laplace"."""
 
     @property
     def name(self) -> str:
-        """What it is called in a report."""
+        """The name in a report."""
         return type(self).__name__
 
     @property
@@ -60,19 +60,19 @@ class Noise(abc.ABC):
 
     @property
     def free_variance(self) -> float:
-        """The variance in one cell where nothing is known of the sum of a list."""
+        """The variance in one cell if the sum of a list is not used."""
         return self.sd**2
 
     @abc.abstractmethod
     def log_pmf(self, noise: Array) -> Array:
-        """Logarithm of the probability of noise in each cell, or the share of the cell in that of its list."""
+        """Log-probability of the noise in each cell, or the term of the cell in the log-probability of its list."""
 
     def log_probability(self, noise: Array) -> Array:
-        """Logarithm of the probability of lists, shape of the leading axes."""
+        """Log-probability of lists, shape of the leading axes."""
         return np.asarray(self.log_pmf(noise).sum(axis=-1))
 
     def log_ratio(self, first: Array, second: Array) -> Array:
-        """The logarithm of the probability of lists over that of others; infinite ones are 1e300, and 0 if both are."""
+        """Log-ratio of the probabilities of two arrays of lists. Infinite terms are 1e300, or 0 if both are."""
         with np.errstate(invalid="ignore", over="ignore"):
             ratio = self.log_pmf(first) - self.log_pmf(second)
         return np.asarray(np.nan_to_num(ratio, nan=0.0, posinf=1e300, neginf=-1e300).sum(axis=-1))
@@ -83,21 +83,21 @@ class Noise(abc.ABC):
 
     @abc.abstractmethod
     def exact(self, shape: tuple[int, ...], bits: Bits) -> Whole:
-        """Noise as Python's integers, with exactly the distribution that the curves are about."""
+        """Noise as Python integers, with exactly the distribution of the privacy curves."""
 
     def draw(self, shape: tuple[int, ...], source: np.random.Generator | Bits) -> Whole:
         """Noise in floating point from a generator, or exact from bits."""
         return self.fast(shape, source) if isinstance(source, np.random.Generator) else self.exact(shape, source)
 
     def curves(self, blocks: int, records: int, changes: int) -> LossCurves:
-        """The privacy curves of noisy counts; equal ones are equal objects.
+        """The privacy curves of noisy counts; equal curves are equal objects.
 
-        By default those of one record of a person, from the listed distribution of a cell, which is symmetric.
+        By default the curves of one record of a person, from the listed distribution of a cell, which is symmetric.
 
         Parameters
         ----------
         blocks : int
-            In how many blocks of cells one person has records.
+            Number of blocks of cells in which one person has records.
         records : int
             How many in each, at most.
         changes : {1, 2}
@@ -110,26 +110,26 @@ class Noise(abc.ABC):
 
     @classmethod
     def least(cls, excess: Callable[[float], float]) -> float:
-        """The least parameter at which a guarantee holds, that is, `excess` is at most 0."""
-        return 1 / largest_safe(lambda inverse: excess(1 / inverse))
+        """The smallest parameter that satisfies a guarantee, that is, `excess` is at most 0."""
+        return 1 / largest_satisfying(lambda inverse: excess(1 / inverse))
 
     def of_row(self, cells: int) -> "Noise":
-        """The noise in a row of so many cells, for simulations of rows each of which is in another table."""
+        """The noise in a row with this number of cells, for simulations of rows that are in different tables."""
         return self
 
     @property
     def cell_noise(self) -> CellNoise | None:
-        """The noise of one cell as it is read, where cells are independent but for their sum."""
+        """The noise of one cell in a likelihood, if cells are independent given their sum."""
         normal, far_out = self.family == "normal", 2.0**20
-        # Noise so far out tells the slope of its logarithm to all digits.
-        constant, far = (float(self.log_pmf(np.array(at))) for at in (0.0, far_out))
+        # The log-probability at this distance determines the slope to all digits.
+        constant, far = (float(self.log_pmf(np.array(k))) for k in (0.0, far_out))
         return CellNoise(normal, (constant - far) / (far_out**2 if normal else far_out), constant)
 
     def sum_reach(self, cells: int, *, unlikely: float = 60.0) -> float:
-        """How far noise of so many cells takes their sum, but with a probability below `2 exp(-unlikely)`.
+        """A bound of the absolute sum of the noise of some cells that fails with probability below `2 exp(-unlikely)`.
 
-        Bernstein's inequality for noise whose moments are at most those of a Laplace distribution of the same variance;
-        a scale below 1 is that of integer noise that is mostly 0.
+        Bernstein's inequality for noise whose moments are at most those of a Laplace distribution of the same variance.
+        The scale is raised by 1 for integer noise that is mostly 0.
         """
         scale = self.sd / math.sqrt(2) + 1
         return math.sqrt(2 * unlikely * cells) * self.sd + unlikely * scale
@@ -140,34 +140,34 @@ class Noise(abc.ABC):
         Raises
         ------
         ArgumentError
-            If they are not known, or have too many cells to be listed.
+            If the distributions are not available, or have too many cells to list.
         """
         return product_of([self.cell_distributions(round(shift)) for shift in np.abs(shifts[shifts != 0]).tolist()])
 
     def cell_distributions(self, shift: int) -> FiniteDistributions:
-        """Those of one cell whose counts differ by so much."""
+        """The distributions of one cell whose counts differ by `shift`."""
         return _listed(self, shift)
 
 
 @final
 @dataclass(frozen=True)
 class NoisyMarginal:
-    """The counts of a marginal and what is added to them.
+    """A marginal of a table and its noise.
 
     Attributes
     ----------
     axes : tuple of int
-        Those of the table that it keeps.
+        The axes of the table that the marginal has.
     shape : tuple of int
     noise : Noise
-    first : tuple of int
-        The axes whose entries have lists of noise of their own; without any, one list is for all cells.
+    separate_axes : tuple of int
+        The axes whose entries have separate lists of noise; if empty, one list is for all cells.
     """
 
     axes: tuple[int, ...]
     shape: tuple[int, ...]
     noise: Noise
-    first: tuple[int, ...] = ()
+    separate_axes: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
@@ -175,23 +175,27 @@ class NoisyMarginal:
         return math.prod(self.shape)
 
     @property
-    def together(self) -> int:
-        """How many cells a list of noise is for."""
-        return self.size // math.prod(self.shape[axis] for axis in self.first)
+    def list_length(self) -> int:
+        """The number of cells of a list of noise."""
+        return self.size // math.prod(self.shape[axis] for axis in self.separate_axes)
 
     def lists(self, table: NDArray[Any]) -> NDArray[Any]:
-        """The cells that share noise side by side: shape `(..., *shape)` to `(..., lists, cells of a list)`."""
+        """Reorder a table into lists of noise: shape `(..., *shape)` to `(..., lists, cells of a list)`."""
         lead = table.ndim - len(self.shape)
-        turned = np.moveaxis(table, [lead + axis for axis in self.first], range(lead, lead + len(self.first)))
-        return turned.reshape(*table.shape[:lead], -1, self.together)
+        reordered = np.moveaxis(
+            table, [lead + axis for axis in self.separate_axes], range(lead, lead + len(self.separate_axes))
+        )
+        return reordered.reshape(*table.shape[:lead], -1, self.list_length)
 
     def noise_for(self, lead: tuple[int, ...], source: np.random.Generator | Bits) -> Whole:
         """Independent noise of shape `(*lead, *shape)`: in floating point from a generator, or exact from bits."""
-        drawn = self.noise.draw((*lead, self.size // self.together, self.together), source)
-        order = [*self.first, *(axis for axis in range(len(self.shape)) if axis not in self.first)]
-        turned = drawn.reshape(*lead, *(self.shape[axis] for axis in order))
+        drawn = self.noise.draw((*lead, self.size // self.list_length, self.list_length), source)
+        order = [*self.separate_axes, *(axis for axis in range(len(self.shape)) if axis not in self.separate_axes)]
+        reordered = drawn.reshape(*lead, *(self.shape[axis] for axis in order))
         return np.moveaxis(
-            turned, range(len(lead), len(lead) + len(self.first)), [len(lead) + axis for axis in self.first]
+            reordered,
+            range(len(lead), len(lead) + len(self.separate_axes)),
+            [len(lead) + axis for axis in self.separate_axes],
         )
 
     def noisy(self, counts: Array, lead: tuple[int, ...], source: np.random.Generator | Bits) -> Array:
@@ -203,20 +207,20 @@ class NoisyMarginal:
         return np.asarray(self.noise.log_probability(self.lists(output - counts)).sum(axis=-1))
 
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array) -> Array:
-        """The same at one data set less that at another."""
+        """The log-likelihood at one data set minus that at another."""
         if self.noise.cell_noise is None:
             lists = (self.lists(outputs - counts) for counts in (x, y))
             return np.asarray(self.noise.log_ratio(*lists).sum(axis=-1))
-        # Cells that do not change cancel exactly.
+        # Cells that are equal in both data sets cancel exactly.
         changed = x != y
-        seen = outputs[..., changed]
-        return self.noise.log_ratio(seen - x[changed], seen - y[changed])
+        changed_outputs = outputs[..., changed]
+        return self.noise.log_ratio(changed_outputs - x[changed], changed_outputs - y[changed])
 
 
 def noisy_counts(counts: Array, noise: Whole, *, largest: float = 2.0**1000) -> Array:
-    """Counts plus noise, clipped to the `largest`, which leaves room for sums of a table.
+    """Counts plus noise, clipped to `largest`, so that sums over a table do not overflow.
 
-    Noise in Python's integers is added without rounding, and the sum is rounded to a double once.
+    Noise of Python integers is added without rounding, and the sum is rounded once, to a double.
     """
     if noise.dtype.kind == "f":
         return np.clip(counts + noise, -largest, largest)
@@ -224,13 +228,13 @@ def noisy_counts(counts: Array, noise: Whole, *, largest: float = 2.0**1000) -> 
         extra = noise.astype(np.int64)
     except OverflowError:
         extra = None
-    # Counts are up to 2**53, so these sums are 64-bit numbers.
+    # Counts are at most 2**53, so these sums are 64-bit integers.
     if extra is not None and extra.min(initial=0) > -(2**62) and extra.max(initial=0) < 2**62:
         return (counts.astype(np.int64) + extra).astype(np.float64)
-    most, whole = int(largest), np.broadcast_to(counts, noise.shape)
+    most, integers = int(largest), np.broadcast_to(counts, noise.shape)
     sums = [
         max(-most, min(int(count) + z, most))
-        for count, z in zip(whole.ravel().tolist(), noise.ravel().tolist(), strict=True)
+        for count, z in zip(integers.ravel().tolist(), noise.ravel().tolist(), strict=True)
     ]
     return np.array([float(value) for value in sums]).reshape(noise.shape)
 
@@ -238,10 +242,10 @@ def noisy_counts(counts: Array, noise: Whole, *, largest: float = 2.0**1000) -> 
 @final
 @dataclass(frozen=True)
 class ListedCurves(LossCurves):
-    """The curves of symmetric noise that is independent in each cell, where so many counts change by 1.
+    """The curves of symmetric noise that is independent in each cell, if `changes` counts change by 1.
 
-    The noise is listed, and what is not listed counts as lost. It may be possible for one data set alone, so Rényi
-    divergences are infinite.
+    The noise is listed, and the probability that is not listed is added to delta. Noise that is not listed may be
+    possible for one of the data sets only, so Rényi divergences are infinite.
 
     Attributes
     ----------
@@ -254,12 +258,12 @@ class ListedCurves(LossCurves):
 
     @cached_property
     def _listed(self) -> tuple[FiniteDistributions, float]:
-        """The distributions of the cells that change, and the probability of what is not listed. Nothing is joined."""
+        """The distributions of the cells that change, without merging cells, and the probability that is not listed."""
         cell = self.noise.cell_distributions(1)
         possible = np.maximum(cell.log_p, cell.log_q) > -np.inf
         cell = FiniteDistributions(cell.log_p[possible], cell.log_q[possible])
         if len(cell.log_p) > 4_000:
-            raise ArgumentError(f"{self.noise.name} noise is too wide to be listed. Give it curves of its own.")
+            raise ArgumentError(f"{self.noise.name} noise is too wide to list. Override curves() of its class.")
         beyond = self.changes * max(1 - math.fsum(np.exp(cell.log_p)), 0.0)
         return cell.times(cell) if self.changes == 2 else cell, beyond
 
@@ -274,26 +278,25 @@ class ListedCurves(LossCurves):
     @override
     def _delta(self, epsilon: float) -> float:
         distributions, beyond = self._listed
-        # Upwards by more than the logarithms of the distribution are rounded.
+        # Rounded up by more than the rounding error of the log-probabilities.
         return min(1.0, distributions._delta(epsilon) * (1 + 1e-10) + beyond)
 
 
 def round_scale_up(scale: float, *, least: float = 2.0**-1000, most: float = 2.0**1000) -> float:
     """A scale rounded up to the rational number that the exact sampler uses."""
-    # A double cannot hold noise of a larger scale; with a scale below the inverse all noise is 0.
+    # Noise of a larger scale overflows a double; with a scale below the minimum all noise is 0.
     if not least <= positive(scale=scale) <= most:
         raise ArgumentError(
             f"Expected scale between 2**{math.log2(least):.0f} and 2**{math.log2(most):.0f}, got scale={scale:g}. Ask "
-            "for a larger epsilon, or a smaller one: noise of this size is never, or always, more than a double can "
-            "hold."
+            "for a larger epsilon if the scale is too large, and for a smaller one if it is too small."
         )
     return float(dyadic_above(float(scale)))
 
 
 def _listed(noise: Noise, shift: int, *, reach: float = 60.0, most_cells: int = 400_000) -> FiniteDistributions:
-    """The distributions of one cell, as many standard deviations far as noise is not negligible."""
+    """The distributions of one cell, to `reach` standard deviations."""
     ends = math.ceil(reach * noise.sd) + 1
     if 2 * ends + shift > most_cells:
-        raise ArgumentError(f"The distribution of {noise.name} noise has too many cells to be summed over.")
-    seen = np.arange(-ends, ends + shift + 1, dtype=np.float64)
-    return FiniteDistributions(noise.log_pmf(seen), noise.log_pmf(seen - shift))
+        raise ArgumentError(f"The distribution of {noise.name} noise has too many cells to sum over.")
+    outputs = np.arange(-ends, ends + shift + 1, dtype=np.float64)
+    return FiniteDistributions(noise.log_pmf(outputs), noise.log_pmf(outputs - shift))

@@ -1,6 +1,6 @@
-"""Counts with noise: one mechanism for noise of any distribution, and how noisy counts are treated as the data.
+"""Noisy counts: one mechanism for noise of any distribution, and post-processing to nonnegative counts.
 
-Marginals of a table are published, each with a noise; a table is its own only marginal.
+The mechanism publishes noisy marginals of a table. A table without marginals is its only marginal.
 """
 
 import abc
@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MAX_RECORDS, checked_counts, integer, one_of, positive_array
 from pymc_dirdp.errors import UnattainableError
-from pymc_dirdp.mechanisms.base import Fact
+from pymc_dirdp.mechanisms.base import FileField
 from pymc_dirdp.mechanisms.noise import Noise, NoisyMarginal
 from pymc_dirdp.mechanisms.outputs import CellNoise, Measured, NoisyTable, Output, RowLikelihood
-from pymc_dirdp.mechanisms.table import TableMechanism, worst_neighbours
-from pymc_dirdp.numerics.roots import log_excess
+from pymc_dirdp.mechanisms.table import TableMechanism, neighbouring_tables
+from pymc_dirdp.numerics.roots import log_ratio_to_budget
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import LossCurves, NoLoss
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -41,7 +41,8 @@ def postprocessed(noisy: Array, how: str, *, noise: float, clipped: float = 1e-6
     noisy : array, shape (..., d)
         Counts plus noise.
     how : {"clip-and-smooth", "clip", "project"}
-        * `"clip-and-smooth"`: negative counts become 0; every cell gets a quarter of the noise's standard deviation.
+        * `"clip-and-smooth"`: negative counts become 0; a quarter of the noise's standard deviation is added to all
+          cells.
         * `"clip"`: counts below 1e-6 become 1e-6 (P1's baselines). Small cells are badly underestimated.
         * `"project"`: the nearest nonnegative counts with the same total in each row (P3's projection on the simplex).
     noise : float
@@ -49,7 +50,7 @@ def postprocessed(noisy: Array, how: str, *, noise: float, clipped: float = 1e-6
     clipped : float
         What P1's baselines put instead of a negative count; the logarithm in the KL then decides the comparison.
     smoothing : float
-        This part of the standard deviation is within 6 % of the best for tables of 4 to 1000 cells (see the tests).
+        Fraction of the standard deviation; within 6 % of the best for tables of 4 to 1000 cells (see the tests).
     """
     if how == "clip":
         return np.maximum(noisy, clipped)
@@ -59,7 +60,7 @@ def postprocessed(noisy: Array, how: str, *, noise: float, clipped: float = 1e-6
 
 
 def frequencies(counts: Array) -> Array:
-    """Counts, which are at least 0, over the totals of their rows; a row without records is uniform."""
+    """Nonnegative counts divided by the totals of their rows; a row without records is uniform."""
     total = counts.sum(axis=-1, keepdims=True)
     return np.where(total > 0, counts / np.where(total > 0, total, 1.0), 1.0 / counts.shape[-1])
 
@@ -75,33 +76,33 @@ def _projected(noisy: Array) -> Array:
 
 
 class ReleasedCounts(TableMechanism):
-    """Release counts z once, and draw from `Dirichlet(prior + z)` as often as anybody likes.
+    """Release counts z once; any number of draws from `Dirichlet(prior + z)` is post-processing.
 
     Attributes
     ----------
     prior : array, shape (..., d)
-        The model's own prior; it says the shape of the table.
+        The prior of the model, in the shape of the table.
     """
 
     prior: Array
 
     @abc.abstractmethod
     def _released(self, counts: NDArray[Any], source: np.random.Generator | Bits) -> NDArray[Any]:
-        """What is released of counts that have been checked: in floating point from a generator, or exact from bits."""
+        """The release of validated counts: in floating point from a generator, or exact from bits."""
 
     def release(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> NDArray[Any]:
-        """The counts that are released: what the guarantee is about. Shape of `prior`; noisy ones may be negative.
+        """Release counts; the guarantee covers the result. Shape of `prior`; noisy counts may be negative.
 
         Parameters
         ----------
         counts : array_like of integers, shape of `prior`
-            The secret. Errors never show it. Where `n_records` is public, they add up to it.
+            The secret. Errors never show it. If `n_records` is public, the counts add up to it.
         sampler : {"exact", "fast"}, default "exact"
-            `"exact"` draws in integers with bits of the operating system; noise is added to the counts as whole
-            numbers, and the sum is rounded to a double once. `"fast"` draws in floating point with NumPy: nearly the
-            distribution that the curves are about, and how nearly is not proved.
+            `"exact"` draws integer noise with random bits of the operating system, adds it to the counts as integers,
+            and rounds the sum once, to a double. `"fast"` draws in floating point with NumPy. Its distribution is close
+            to that of the curves; there is no proved bound of the difference.
         random_seed : int, SeedSequence, Generator or None
-            None takes entropy from the operating system. Anything else is for tests.
+            None uses entropy from the operating system. Pass anything else in tests only.
 
         Notes
         -----
@@ -113,12 +114,12 @@ class ReleasedCounts(TableMechanism):
     def draw(
         self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
     ) -> NoisyTable:
-        # The guarantee is about the released counts, so they are published; any number of draws follows from them.
+        # The guarantee covers the released counts, so they are published; draws from them are post-processing.
         released = self.release(counts, sampler=sampler, random_seed=random_seed)
         return NoisyTable({self.publishes: np.asarray(released, dtype=np.float64)})
 
     def postprocessed(self, released: Array) -> Array:
-        """Released counts made nonnegative, where they need it. Shape (..., *prior.shape)."""
+        """Released counts made nonnegative, if necessary. Shape (..., *prior.shape)."""
         return released
 
     def sample(self, counts: ArrayLike, *, draws: int = 1, sampler: str = "exact", random_seed: Seed = None) -> Array:
@@ -130,7 +131,7 @@ class ReleasedCounts(TableMechanism):
         Parameters
         ----------
         counts, sampler, random_seed
-            As for :meth:`release`. The draws that follow it are made in floating point.
+            As for :meth:`release`. The posterior draws are made in floating point.
         draws : int, default 1
             Number of draws, at least 1.
 
@@ -142,12 +143,12 @@ class ReleasedCounts(TableMechanism):
         ----------
         P2 Appendix C.
         """
-        # One generator, which moves on; without a seed the exact release takes the operating system's own bits.
+        # One generator for both steps; without a seed the exact release uses bits of the operating system.
         rng = None if random_seed is None else generator(random_seed)
         return self.sample_from(self.release(counts, sampler=sampler, random_seed=rng), draws=draws, random_seed=rng)
 
     def sample_from(self, released: ArrayLike, *, draws: int = 1, random_seed: Seed = None) -> Array:
-        """Posterior draws given one release: post-processing, which anybody may do as often as they like.
+        """Posterior draws given one release: post-processing, without further privacy loss.
 
         Parameters
         ----------
@@ -166,21 +167,21 @@ class ReleasedCounts(TableMechanism):
     def estimate(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> Array:
         """Frequencies from the released counts, without the prior: shape of `prior`, rows add up to 1.
 
-        A row of which nothing is left is uniform. Arguments as for :meth:`release`.
+        A row whose counts are all 0 is uniform. Arguments as for :meth:`release`.
         """
         return frequencies(self.postprocessed(self.release(counts, sampler=sampler, random_seed=random_seed)))
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyMarginals(TableMechanism):
-    """Release marginals of a table of counts, each plus a noise. The losses of several add up.
+    """Release noisy marginals of a table of counts. Several marginals compose.
 
-    A subclass is a frozen dataclass, which says what is measured, and with which noise.
+    A subclass is a frozen dataclass that defines the marginals and their noise.
 
     Parameters
     ----------
     prior : array_like, shape (..., d)
-        The model's own prior, positive; it says the shape of the table.
+        The prior of the model, positive, in the shape of the table.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change.
     contribution : int or Contribution, default 1
@@ -189,7 +190,7 @@ class NoisyMarginals(TableMechanism):
 
     publishes: ClassVar[str] = "noisy_counts"
     instead: ClassVar[str] = ""
-    """The mechanism for private numbers of records, where this one needs public ones."""
+    """The mechanism for private numbers of records, if this one requires public numbers."""
     prior: Array
     _: KW_ONLY
     adjacency: str = "replace-one"
@@ -205,11 +206,11 @@ class NoisyMarginals(TableMechanism):
     @property
     @abc.abstractmethod
     def noisy_marginals(self) -> tuple[NoisyMarginal, ...]:
-        """What is published."""
+        """The marginals that are published, with their noise."""
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """The shape of an output: all noisy counts side by side, or those of a table as they are."""
+        """The shape of an output: all noisy counts concatenated, or the shape of the table if it is the only one."""
         return (sum(part.size for part in self.noisy_marginals),)
 
     def _split(self, output: Array) -> list[Array]:
@@ -225,7 +226,7 @@ class NoisyMarginals(TableMechanism):
         return tuple(self.prior.shape)
 
     def _curves_of(self, axes: tuple[int, ...], noise: Noise) -> LossCurves:
-        """Those of a marginal of these axes."""
+        """The curves of a marginal with these axes."""
         cells = math.prod(self.shape[axis] for axis in axes)
         people = self.contributed.in_marginal(self.shape, axes)
         return marginal_curves(noise, cells, *people, adjacency=self.adjacency)
@@ -248,9 +249,9 @@ class NoisyMarginals(TableMechanism):
     def marginals_of(self, counts: NDArray[Any]) -> list[NDArray[Any]]:
         """The counts of each marginal; leading axes stay."""
         lead = counts.ndim - self.prior.ndim
-        every = range(self.prior.ndim)
+        all_axes = range(self.prior.ndim)
         others = [
-            tuple(lead + axis for axis in every if axis not in marginal.axes) for marginal in self.noisy_marginals
+            tuple(lead + axis for axis in all_axes if axis not in marginal.axes) for marginal in self.noisy_marginals
         ]
         return [counts.sum(axis=axes) if axes else counts for axes in others]
 
@@ -300,13 +301,13 @@ class NoisyMarginals(TableMechanism):
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
         outputs, data = (np.asarray(numbers, dtype=np.float64) for numbers in (output, counts))
         parts = zip(self.noisy_marginals, self._split(outputs), self.marginals_of(data), strict=True)
-        return np.asarray(sum(marginal.log_likelihood(seen, of_marginal) for marginal, seen, of_marginal in parts))
+        return np.asarray(sum(marginal.log_likelihood(noisy, of_marginal) for marginal, noisy, of_marginal in parts))
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        both = (self.marginals_of(np.asarray(counts, dtype=np.float64)) for counts in (x, y))
-        parts = zip(self.noisy_marginals, self._split(outputs), *both, strict=True)
-        return np.asarray(sum(marginal.log_likelihood_ratio(*seen) for marginal, *seen in parts))
+        data_sets = (self.marginals_of(np.asarray(counts, dtype=np.float64)) for counts in (x, y))
+        parts = zip(self.noisy_marginals, self._split(outputs), *data_sets, strict=True)
+        return np.asarray(sum(marginal.log_likelihood_ratio(*arrays) for marginal, *arrays in parts))
 
     @override
     def output_distributions(self, x: Array, y: Array, cells: int | None = None) -> FiniteDistributions:
@@ -324,10 +325,10 @@ class NoisyMarginals(TableMechanism):
         return bool(np.array_equal(output, np.floor(output)))
 
     @override
-    def worst_pair(self) -> tuple[Array, Array]:
-        # Noise is the same in all cells. The two cells of a block lie apart along every axis where they may, so a
-        # record that moves from one to the other changes every marginal. All of a person's records move in the same
-        # way, which adds up.
+    def worst_neighbours(self) -> tuple[Array, Array]:
+        # The noise is the same in all cells. The two cells of a block differ along every axis where they may, so a
+        # record that changes from one to the other changes every marginal. All records of a person change in the same
+        # way, so their losses add up.
         kinds = (*self.contributed.axes, "any")
         ends = [n if kind == "each" else 1 for kind, n in zip(kinds, self.shape, strict=True)]
         moves = []
@@ -335,45 +336,45 @@ class NoisyMarginals(TableMechanism):
             along = zip(kinds, self.shape, first, strict=True)
             last = [min(n - 1, 1) if kind == "any" else place for kind, n, place in along]
             moves.append((int(np.ravel_multi_index(first, self.shape)), int(np.ravel_multi_index(last, self.shape))))
-        return worst_neighbours(np.zeros(self.shape), moves, self.contributed.records, self.adjacency)
+        return neighbouring_tables(np.zeros(self.shape), moves, self.contributed.records, self.adjacency)
 
 
 def marginal_curves(noise: Noise, cells: int, records: int, blocks: int, *, adjacency: str) -> LossCurves:
-    """The curves of a marginal of so many cells, to which a person adds records in each of some blocks of cells."""
+    """The curves of a marginal to which a person adds `records` records in each of `blocks` blocks of cells."""
     if blocks == cells:
-        # A marginal of these axes alone: the records of all entries, taken as if they lay anywhere in it.
+        # A block has one cell, so treat the records of all blocks as if they could lie anywhere in the marginal.
         records, blocks = records * blocks, 1
     return noise.curves(blocks, records, round(adjacency_by_name(adjacency).delta_1))
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyCounts(ReleasedCounts, NoisyMarginals):
-    """Release counts plus noise; everything else is post-processing of it.
+    """Release counts plus noise; everything else is post-processing.
 
-    A subclass is a frozen dataclass, whose one field more is the parameter of the noise. It says the class of the
-    :class:`~pymc_dirdp.mechanisms.noise.Noise`, which has the curves, the distribution, and how it is drawn.
+    A subclass is a frozen dataclass with one more field, the parameter of the noise. It names the class of the
+    :class:`~pymc_dirdp.mechanisms.noise.Noise`, which has the distribution, the curves and the samplers.
 
     Parameters
     ----------
     prior : array_like, shape (..., d)
-        The model's own prior, positive; it says the shape of the table.
+        The prior of the model, positive, in the shape of the table.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one person can change. A record that moves changes two cells by 1, also if they are in two rows.
+        What one person can change. A replaced record changes two cells by 1, in one row or in two.
     postprocess : {"clip-and-smooth", "clip", "project"}, default "clip-and-smooth"
         How :meth:`sample`, :meth:`estimate` and comparisons make noisy counts nonnegative, see
-        :func:`pymc_dirdp.mechanisms.noisy_counts.postprocessed`. These are published baselines, which read noisy counts
-        as data. What :func:`pymc_dirdp.sample` draws from does not depend on it, but on an argument of its own.
+        :func:`pymc_dirdp.mechanisms.noisy_counts.postprocessed`. These are baselines from the literature, which treat
+        noisy counts as the data. The posterior of :func:`pymc_dirdp.sample` does not depend on this parameter.
     contribution : int or Contribution, default 1
-        What one person adds to the table; all of that person's records may change together. In every block of cells
-        the records may gain and lose `records` in all, so the counts that grow and those that fall make two groups of
-        cells, or one under add-remove.
+        The records that one person adds to the table; all of them may change together. In every block of cells, counts
+        may increase by `records` in total and decrease by `records` in total. So there are two groups of cells that
+        change, or one under add-remove.
     """
 
     formula = "exact draws from the posterior given the noisy counts: Dirichlet(x + prior), averaged over all counts x"
     facts = (
-        Fact("prior", "prior", "table"),
-        Fact("noise_parameter", "parameter", "scalar"),
-        Fact("noise_sd", "noise_sd", "scalar", given=False),
+        FileField("prior", "prior", "table"),
+        FileField("noise_parameter", "parameter", "scalar"),
+        FileField("noise_sd", "noise_sd", "scalar", is_argument=False),
     )
     noise_type: ClassVar[type[Noise]]
     """The class of its noise."""
@@ -384,7 +385,7 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of(POSTPROCESSES, postprocess=self.postprocess)
-        # What is used is what the noise makes of it: a scale is rounded up.
+        # The noise rounds a scale up, and the attribute is the rounded number.
         name = self._parameter_name()
         object.__setattr__(self, name, getattr(self.noise_at(self.parameter), name))
 
@@ -394,7 +395,7 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
 
     @cached_property
     def noise(self) -> Noise:
-        """What is added to the counts."""
+        """The noise that is added to the counts."""
         return self.noise_at(self.parameter)
 
     @classmethod
@@ -407,7 +408,7 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
         postprocess: str = "clip-and-smooth",
         contribution: Contribution | int = 1,
     ) -> Self:
-        """The mechanism with the least noise that keeps `guarantee`.
+        """The mechanism with the smallest noise that satisfies `guarantee`.
 
         Parameters
         ----------
@@ -419,8 +420,8 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
         Returns
         -------
         mechanism : instance of this class
-            `mechanism.satisfies(guarantee)` is True, for the noise that is really drawn. A scale smaller by 1e-9
-            relative does not keep it, except for discrete Gaussian noise, whose delta does not fall everywhere.
+            `mechanism.satisfies(guarantee)` is True, for the exact distribution of the sampler. A scale that is smaller
+            by a relative 1e-9 does not satisfy it, except for discrete Gaussian noise, whose delta is not monotonic.
 
         Raises
         ------
@@ -436,14 +437,14 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
         # A delta is finite; any other loss that is not at one parameter is at none.
         if not guarantee.stated_delta and not math.isfinite(guarantee.loss(self)):
             raise UnattainableError(
-                f"{type(self).__name__} keeps no {type(guarantee).__name__}: its loss is unbounded. Ask for ApproxDP, "
-                "or use GeometricMechanism, which keeps every kind of guarantee."
+                f"{type(self).__name__} does not satisfy {type(guarantee).__name__}, because its loss is unbounded. "
+                "Ask for ApproxDP, or use GeometricMechanism, which satisfies every kind of guarantee."
             )
 
         axes = tuple(range(self.prior.ndim))
 
         def excess(parameter: float) -> float:
-            return log_excess(*self._curves_of(axes, self.noise_at(parameter)).loss(guarantee))
+            return log_ratio_to_budget(*self._curves_of(axes, self.noise_at(parameter)).loss(guarantee))
 
         return self._with_parameter(type(self.noise).least(excess))
 
@@ -459,7 +460,7 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
 
     @property
     def parameter(self) -> float:
-        """What calibration solves for and the class takes after `prior`: sigma, or the scale."""
+        """The noise parameter, which calibration solves for: sigma, or the scale."""
         return getattr(self, self._parameter_name())  # type: ignore[no-any-return]
 
     @classmethod
@@ -473,13 +474,13 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
 
     @property
     def separate_axes(self) -> tuple[int, ...]:
-        """The axes whose entries have lists of noise of their own."""
+        """The axes whose entries have separate lists of noise."""
         return ()
 
     @cached_property
     @override
     def noisy_marginals(self) -> tuple[NoisyMarginal]:
-        # A table is its own only marginal.
+        # The table is the only marginal.
         return (NoisyMarginal(tuple(range(self.prior.ndim)), self.shape, self.noise, self.separate_axes),)
 
     @property
@@ -503,7 +504,7 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
 
     @property
     @override
-    def in_short(self) -> str:
+    def summary(self) -> str:
         return f"{self.noise.name} noise of standard deviation {self.noise_sd:.4g}"
 
     @override
@@ -517,12 +518,12 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
 
     @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
-        def of(z: Array) -> RowLikelihood:
+        def row_likelihood(z: Array) -> RowLikelihood:
             return RowLikelihood(
                 lambda counts, cells: self.noise.log_pmf(z[cells] - counts), np.zeros_like, self.noise.smooth_noise
             )
 
-        return [of(z) for z in output.reshape(-1, output.shape[-1])]
+        return [row_likelihood(z) for z in output.reshape(-1, output.shape[-1])]
 
     @override
     def possible_records(self, output: Array) -> range:
@@ -542,6 +543,6 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
 
 
 def records_between(least: float, most: float) -> range:
-    """The integers between two ends that a number of records can be."""
+    """The possible numbers of records between two ends."""
     least, most = (min(max(end, 0.0), MAX_RECORDS) for end in (least, most))
     return range(math.floor(least), math.ceil(most) + 1)

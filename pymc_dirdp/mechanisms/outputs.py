@@ -1,8 +1,8 @@
-"""What a mechanism publishes: an output, which knows its values, its text, and what is read from it.
+"""The outputs of mechanisms, with their text form, and the likelihoods of outputs.
 
-There are three kinds: draws of the shares, one noisy table, and noisy marginals of a table. Which kind a mechanism
-publishes is its own business: anyone who has an output asks the output. What an output says of one row of a table is a
-factor for each cell, and one for the row's total.
+There are three kinds: draws of the shares, one noisy table, and noisy marginals of a table. Callers use the interface
+of the output and do not depend on its kind. The likelihood of a row has a factor for each cell and one for the row's
+total.
 """
 
 import abc
@@ -23,72 +23,72 @@ DRAWS = "draws"
 """The name of draws of the shares in a text."""
 
 type Measured = tuple[tuple[int, ...], Array, float]
-"""The axes that a noisy marginal keeps, its counts, and the variance of the noise."""
+"""The axes of a noisy marginal, its counts, and the variance of the noise."""
 type Axes = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Output(abc.ABC):
-    """What one mechanism published of one table.
+    """The published output of one mechanism for one table.
 
     Attributes
     ----------
     published : mapping of str to array
-        The arrays that are published, by the names that a text gives them.
+        The published arrays, by their names in a text.
     """
 
     published: Mapping[str, Array]
 
     @classmethod
     def releases_for(cls, draws: int) -> int:
-        """How many independent outputs so many draws take: draws given noisy counts all take the same."""
+        """The number of independent outputs that `draws` draws need; all draws given noisy counts need the same one."""
         return 1
 
     @classmethod
-    def read(cls, facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], table: str, **more: Any) -> Self:
-        """The output of which a text says these facts.
+    def read(cls, facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], table: str, **options: Any) -> Self:
+        """The output from the fields of a text.
 
         Parameters
         ----------
         facts : mapping of str to list
             By name.
         shapes : mapping of str to tuple of int
-            The shape that each array has to have.
+            The required shape of each array.
         table : str
-            The name of the table, for the error.
+            The name of the table, for error messages.
 
         Raises
         ------
         ArgumentError
             If an array has another shape, or a number is not finite.
         """
-        found = {name: np.array(facts[name], dtype=np.float64) for name in shapes}
-        for name, values in found.items():
+        arrays = {name: np.array(facts[name], dtype=np.float64) for name in shapes}
+        for name, values in arrays.items():
             if values.shape != shapes[name] or not np.all(np.isfinite(values)):
-                raise ArgumentError(f"{name!r} of {table!r} is not one number for each cell.")
-        return cls(found, **more)
+                raise ArgumentError(f"Expected {name!r} of {table!r} to have one finite number for each cell.")
+        return cls(arrays, **options)
 
     def to_dict(self) -> dict[str, Any]:
-        """The arrays as a text holds them: integers without a point, other numbers as Python writes doubles."""
+        """The arrays for a text: integers without a decimal point, other numbers as Python writes doubles."""
         return {name: _written(values) for name, values in self.published.items()}
 
     @property
     def of_beta(self) -> "Output":
-        """The same of a Beta variable: draws are those of success, the first of its two categories."""
+        """The output for a Beta variable: draws of the probability of success, the first of its two categories."""
         return self
 
     @property
     @abc.abstractmethod
     def values(self) -> Array:
-        """Independent outputs as the likelihood takes them, shape `(k, ...)`: one noisy table, or all draws."""
+        """Independent outputs for the likelihood, shape `(k, ...)`: one noisy table, or all draws."""
 
     @property
     def shares(self) -> Array | None:
-        """The draws of the shares, shape `(k, ..., d)`; None where draws have to be made given the output."""
+        """The draws of the shares, shape `(k, ..., d)`; None if draws have to be sampled given the output."""
         return None
 
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
-        """The values as data, with the names and labels of their axes: those of cells, or of the shares of draws."""
+        """The values as observed data, with the names and labels of their axes: those of cells or of shares."""
         return self.values[0], cells
 
 
@@ -100,9 +100,9 @@ class Draws(Output):
     Attributes
     ----------
     published : mapping of str to array
-        One array, shape `(k, ..., d)`. Of a Beta variable the draws are those of success, shape `(k, ...)`.
+        One array, shape `(k, ..., d)`. For a Beta variable, probabilities of success, shape `(k, ...)`.
     of_success : bool
-        Whether they are those of success.
+        Whether the draws are probabilities of success.
     """
 
     of_success: bool = False
@@ -128,7 +128,7 @@ class Draws(Output):
 
     @override
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
-        # ArviZ plots no data without any axis.
+        # ArviZ does not plot data without an axis.
         alone = len(self._array) == 1 and shares
         return (self._array[0], shares) if alone else (self._array, (("release_draw", None), *shares))
 
@@ -141,7 +141,7 @@ class Draws(Output):
 @final
 @dataclass(frozen=True, eq=False)
 class NoisyTable(Output):
-    """One noisy table, given which draws are made.
+    """One noisy table; draws are sampled given it.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ class Marginals(Output):
     Attributes
     ----------
     published : mapping of str to array
-        The marginals, each in the shape of the axes that it keeps.
+        The marginals, each in the shape of its axes.
     """
 
     @property
@@ -178,12 +178,12 @@ class Marginals(Output):
 
 
 def add_up_to_1(shares: Array, *, rounding: float = 1e-9) -> NDArray[np.bool_]:
-    """Whether shares along the last axis do, for any number of categories that is in use."""
+    """Whether shares add up to 1 along the last axis, for any usual number of categories."""
     return np.asarray(np.abs(shares.sum(axis=-1) - 1) <= rounding)
 
 
 def _written(values: Array) -> Array | Integers:
-    """Numbers as JSON has them: integers without a point, all others as Python writes doubles."""
+    """Numbers for JSON: integers without a decimal point, all others as Python writes doubles."""
     integers = np.all((values == np.floor(values)) & (np.abs(values) <= MAX_RECORDS))
     return values.astype(np.int64) if integers else values
 
@@ -200,7 +200,7 @@ class CellNoise:
     slope : float
         Positive.
     constant : float
-        Logarithm of the probability of no noise; for noise that adds up to a number, the share of the cell in it.
+        Log-probability of no noise; for noise with a fixed sum, the term of the cell in it.
     """
 
     is_normal: bool
@@ -209,16 +209,16 @@ class CellNoise:
 
     @property
     def sd(self) -> float:
-        """The standard deviation of continuous noise of this slope; that of noise of integers is below it."""
+        """The standard deviation of continuous noise with this slope, an upper bound for integer noise."""
         return math.sqrt(0.5 / self.slope) if self.is_normal else math.sqrt(2) / self.slope
 
     @property
     def numbers(self) -> Array:
-        """All three as an array, for compiled code."""
+        """All three fields as an array, for compiled code."""
         return np.array([self.is_normal, self.slope, self.constant])
 
     def log_noise(self, noise: Array) -> Array:
-        """Logarithm of the probability of noise, elementwise."""
+        """Log-probability of noise, elementwise."""
         return self.constant - self.slope * (noise**2 if self.is_normal else np.abs(noise))
 
 
@@ -227,26 +227,26 @@ class CellNoise:
 class RowLikelihood:
     """The likelihood of an output as a function of the counts of one row.
 
-    It is `exp(of_total(sum_i x_i)) * prod_i exp(of_cells(x_i, i))`.
+    It is `exp(total_loglik(sum_i x_i)) * prod_i exp(cell_loglik(x_i, i))`.
 
     Attributes
     ----------
-    of_cells : callable
-        `of_cells(counts, cells)`: the logarithm of the factor of each cell. Counts and cells are arrays that broadcast
-        against each other.
-    of_total : callable
-        `of_total(totals)`: the logarithm of the factor of the row's total, elementwise.
+    cell_loglik : callable
+        `cell_loglik(counts, cells)`: the logarithm of the factor of each cell. Counts and cells are arrays that
+        broadcast against each other.
+    total_loglik : callable
+        `total_loglik(totals)`: the logarithm of the factor of the row's total, elementwise.
     smooth : bool
-        Whether `of_cells` follows a smooth curve with few kinks between whole counts, too.
+        Whether `cell_loglik` is also a smooth curve with few kinks between integer counts.
     """
 
-    of_cells: Callable[[Array, Integers], Array]
-    of_total: Callable[[Array], Array]
+    cell_loglik: Callable[[Array, Integers], Array]
+    total_loglik: Callable[[Array], Array]
     smooth: bool
 
     @classmethod
     def of_nothing(cls) -> Self:
-        """The likelihood that is 1 for all counts."""
+        """The constant likelihood 1, for all counts."""
 
         def flat(counts: Array, cells: Integers) -> Array:
             return np.zeros(np.broadcast_shapes(np.shape(counts), np.shape(cells)))
@@ -257,7 +257,7 @@ class RowLikelihood:
 @final
 @dataclass(frozen=True, eq=False)
 class BlockLikelihood:
-    """What a joint release says of the counts of one table, given the latent radius.
+    """The likelihood of a joint release for the counts of one table, given the latent radius.
 
     Attributes
     ----------
@@ -266,7 +266,7 @@ class BlockLikelihood:
     noisy : array, shape (d,)
         The noisy counts of this table.
     limits : array of int, shape (radii,)
-        Given the radius, counts are possible if the norm of the noise is at most this, and all of those are as likely.
+        Given the radius, the likelihood is constant for counts with a norm of the noise up to this limit, and 0 beyond.
     """
 
     ball: Ball
@@ -274,14 +274,14 @@ class BlockLikelihood:
     limits: Integers
 
     def norm(self, counts: ArrayLike) -> Array:
-        """The norm of the noise if these were the counts, shape of their leading axes; `inf` if they are impossible."""
+        """The norm of the noise for given counts, in the shape of their leading axes; `inf` if they are impossible."""
         return self.ball.norm(self.noisy - np.asarray(counts, dtype=np.float64))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class JointLikelihoods:
-    """The likelihood of a joint release as a mixture over its latent radius; given that, tables are independent.
+    """The likelihood of a joint release, a mixture over its latent radius. Given the radius, tables are independent.
 
     It is the sum over i of `exp(log_weights[i])` times the product over blocks of 1 where the norm is at most
     `limits[i]`, and 0 elsewhere.
@@ -289,8 +289,8 @@ class JointLikelihoods:
     Attributes
     ----------
     radii : array of int, shape (radii,)
-        In units of one over the least common multiple of the records. Radii with a probability below exp(-80) together
-        are left out.
+        In units of one over the least common multiple of the records, without radii of a total probability below
+        exp(-80).
     log_weights : array, shape (radii,)
     blocks : tuple of BlockLikelihood
         One for each table.
@@ -301,9 +301,9 @@ class JointLikelihoods:
     blocks: tuple[BlockLikelihood, ...]
 
     def log_likelihood(self, counts: Sequence[ArrayLike]) -> Array:
-        """Logarithm of the probability of the release given the counts of each table; leading axes broadcast."""
+        """Log-probability of the release given the counts of each table; leading axes broadcast."""
         norms = np.broadcast_arrays(*(block.norm(c) for block, c in zip(self.blocks, counts, strict=True)))
-        # From the first radius at which all tables are possible on.
+        # The sum over radii from the first one at which all tables are possible.
         tails = np.append(np.logaddexp.accumulate(self.log_weights[::-1])[::-1], -np.inf)
         firsts = [np.searchsorted(block.limits, norm) for block, norm in zip(self.blocks, norms, strict=True)]
         return np.asarray(tails[np.max(firsts, axis=0)])

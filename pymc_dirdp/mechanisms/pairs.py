@@ -1,4 +1,4 @@
-"""Noisy counts of all columns of a wide table and of all pairs of them. No table is chosen, so none costs more."""
+"""Noisy counts of all columns and all pairs of columns of a wide table, in one round without a private choice."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussian
 from pymc_dirdp.mechanisms.geometric import Geometric
 from pymc_dirdp.mechanisms.marginals import NOISES
-from pymc_dirdp.numerics.roots import log_excess
+from pymc_dirdp.numerics.roots import log_ratio_to_budget
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import LossCurves, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -23,10 +23,10 @@ from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.signatures import user_facing
 
-# A fit has matrices of all categories by all categories.
-_MOST_COLUMNS, _MOST_CATEGORIES = 300, 6_500
+# A fit uses matrices of all categories by all categories.
+_MAX_COLUMNS, _MAX_CATEGORIES = 300, 6_500
 # Noisy counts are 64-bit integers.
-_MOST_NOISE = 2.0**40
+_MAX_NOISE = 2.0**40
 
 
 @user_facing
@@ -38,16 +38,16 @@ class PairsMechanism(PrivacyCurves):
     Parameters
     ----------
     lengths : sequence of int
-        The number of categories of each column, at least 1; two columns at least have more than one. At most 300
+        The number of categories of each column, at least 1. At least two columns have more than one. At most 300
         columns, and 6,500 categories in all columns together.
     parameter : float
-        Of the noise: sigma, or the scale.
+        The noise parameter: sigma, or the scale.
     noise : {"gaussian", "geometric"}, default "gaussian"
         The discrete Gaussian distribution, or the discrete Laplace distribution.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one unit can change.
     contribution : int, default 1
-        The largest number of records of one unit.
+        The maximum number of records of one unit.
 
     Raises
     ------
@@ -56,14 +56,14 @@ class PairsMechanism(PrivacyCurves):
 
     Notes
     -----
-    A record is in one cell of each table. So the loss is that of as many blocks of cells as there are tables, whatever
-    the lengths: see :class:`~pymc_dirdp.mechanisms.marginals.MarginalsMechanism`, whose table would have a cell for
-    each combination of all columns.
+    Each record is counted in exactly one cell of each table. So the loss is that of one block of cells per table and
+    does not depend on the lengths. Compare :class:`~pymc_dirdp.mechanisms.marginals.MarginalsMechanism`, whose table
+    would have a cell for each combination of all columns.
 
     References
     ----------
     McKenna, Mullins, Sheldon and Miklau (2022), AIM, https://doi.org/10.14778/3551793.3551817, which chooses tables
-    privately; here none is chosen. The page of proofs on pairs.
+    privately; this mechanism makes no choice. The page of proofs on pairs.
 
     Examples
     --------
@@ -86,20 +86,23 @@ class PairsMechanism(PrivacyCurves):
         object.__setattr__(self, "adjacency", adjacency_by_name(self.adjacency).name)
         object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
         one_of(NOISES, noise=self.noise)
-        within(2.0**-20, _MOST_NOISE, parameter=positive(parameter=self.parameter))
-        # What is used is what the noise makes of it: a scale is rounded up.
+        within(2.0**-20, _MAX_NOISE, parameter=positive(parameter=self.parameter))
+        # The noise rounds a scale up, and the attribute is the rounded number.
         drawn = self.drawn_noise
         object.__setattr__(self, "parameter", drawn.sigma if isinstance(drawn, DiscreteGaussian) else drawn.scale)
         if len(self.columns) < 2:
-            raise ArgumentError("Expected at least two columns with more than one category: else there is no pair.")
-        if len(self.columns) > _MOST_COLUMNS:
             raise ArgumentError(
-                f"Expected at most {_MOST_COLUMNS} columns, got {len(self.columns)}: every pair of them is measured. "
+                f"Expected at least two columns with more than one category, got {len(self.columns)}: otherwise there "
+                "is no pair."
+            )
+        if len(self.columns) > _MAX_COLUMNS:
+            raise ArgumentError(
+                f"Expected at most {_MAX_COLUMNS} columns, got {len(self.columns)}: every pair of them is measured. "
                 "Release groups of columns that belong together as tables of their own."
             )
-        if (categories := sum(self.lengths)) > _MOST_CATEGORIES:
+        if (categories := sum(self.lengths)) > _MAX_CATEGORIES:
             raise ArgumentError(
-                f"Expected at most {_MOST_CATEGORIES} categories in all columns together, got {categories}: each pair "
+                f"Expected at most {_MAX_CATEGORIES} categories in all columns together, got {categories}: each pair "
                 "of them is a cell. Merge categories, or leave columns out."
             )
 
@@ -118,11 +121,11 @@ class PairsMechanism(PrivacyCurves):
         Parameters
         ----------
         guarantee : Guarantee
-            Of what was chosen `before`, too.
+            The target for the composition with `before`.
         lengths, adjacency, contribution
             As for the mechanism.
         before : sequence of (PrivacyCurves, int), optional
-            Curves of what was released before, and how often.
+            Curves of earlier releases, and their numbers.
 
         Raises
         ------
@@ -141,18 +144,18 @@ class PairsMechanism(PrivacyCurves):
 
         def excess(parameter: float) -> float:
             curves = any_noise.curves_of(type(any_noise.drawn_noise)(parameter))
-            return log_excess(*Composition((*before, (curves, 1))).loss(guarantee))
+            return log_ratio_to_budget(*Composition((*before, (curves, 1))).loss(guarantee))
 
         try:
             return replace(any_noise, parameter=type(any_noise.drawn_noise).least(excess))
         except ArgumentError:
             raise UnattainableError(
-                f"{guarantee} is so tight that the noise would hide everything; relax it."
+                f"No noise up to {_MAX_NOISE:.0g} satisfies {guarantee}. Ask for a larger epsilon, rho or delta."
             ) from None
 
     @cached_property
     def columns(self) -> tuple[int, ...]:
-        """The columns with more than one category. The others are known without being measured."""
+        """The columns with more than one category. The others are constant, so they are not measured."""
         return tuple(i for i, length in enumerate(self.lengths) if length > 1)
 
     @cached_property
@@ -166,7 +169,7 @@ class PairsMechanism(PrivacyCurves):
 
     @cached_property
     def drawn_noise(self) -> DiscreteGaussian | Geometric:
-        """What is added to the counts, independent in each cell."""
+        """The noise that is added to the counts, independent in each cell."""
         return (DiscreteGaussian if self.noise == "gaussian" else Geometric)(self.parameter)
 
     def curves_of(self, noise: DiscreteGaussian | Geometric) -> LossCurves:
@@ -184,13 +187,13 @@ class PairsMechanism(PrivacyCurves):
         return self.curves_of(self.drawn_noise)
 
     def measured(self, counts: Integers, bits: Bits) -> Integers:
-        """The noisy counts of a table, exactly. The counts are **secret**."""
-        # In Python's integers, so that nothing wraps.
+        """Add exact noise to the counts of a table. The counts are **secret**."""
+        # Python integers do not overflow.
         return np.array(counts.astype(object) + self.drawn_noise.exact(counts.shape, bits), dtype=np.int64)
 
     @property
-    def in_short(self) -> str:
-        """What is done, in a few words."""
+    def summary(self) -> str:
+        """The public parameters in a few words."""
         kind = "discrete Gaussian" if self.noise == "gaussian" else "geometric"
         pairs = math.comb(len(self.columns), 2)
         return (

@@ -1,7 +1,7 @@
 """The mechanisms by name, and what `plan(mechanism=...)` takes instead of a name.
 
-A name is the kind in `plan(mechanism=...)`, or the class, which files hold. A mechanism with settings of its own has an
-object for them.
+`plan(mechanism=...)` takes the kind of a mechanism; files have the name of its class. A mechanism with settings has a
+settings class.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,8 +20,8 @@ from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.signatures import user_facing
 
-# A new mechanism is one more line. They stand in the order in which they are preferred. A kind may have one form more
-# for tables whose numbers of records are public, or that form alone.
+# Add a new mechanism in one line. The order is that of preference. A kind may have a second class for tables whose
+# numbers of records are public, or that class only.
 _KNOWN: dict[str, type[TableMechanism]] = {
     mechanism.__name__: mechanism
     for mechanism in (
@@ -43,32 +43,32 @@ def kinds() -> tuple[str, ...]:
 
 
 def by_kind(kind: str, *, public_totals: bool = False) -> type[TableMechanism]:
-    """The class of a kind: the one that publishes numbers of records where they are public, or if there is no other."""
-    forms = {one.needs_public_totals: one for one in _KNOWN.values() if one.kind == kind}
+    """The class of a kind. If the kind has two, `public_totals` selects the one that publishes numbers of records."""
+    forms = {mechanism.needs_public_totals: mechanism for mechanism in _KNOWN.values() if mechanism.kind == kind}
     return forms[public_totals] if public_totals in forms else forms[not public_totals]
 
 
 def noises(*, public_totals: bool = False, joint: bool = False) -> dict[str, type[NoisyCounts]]:
     """Mechanisms that add noise to any table, by kind.
 
-    With `joint` they are those of which several tables, or several rows, can share one noise.
+    With `joint`, those whose noise several tables or several rows can share.
     """
-    found = {kind: by_kind(kind, public_totals=public_totals) for kind in kinds()}
+    by_name = {kind: by_kind(kind, public_totals=public_totals) for kind in kinds()}
     return {
         kind: mechanism
-        for kind, mechanism in found.items()
+        for kind, mechanism in by_name.items()
         if issubclass(mechanism, NoisyCounts) and issubclass(mechanism, JointTableMechanism) == joint
     }
 
 
 def by_class_name() -> dict[str, type[TableMechanism]]:
-    """Every mechanism that the file of a release may name."""
+    """All mechanisms that a release file may name, by the name of the class."""
     return dict(_KNOWN)
 
 
 @contextmanager
 def registered(mechanism: type[TableMechanism]) -> Iterator[None]:
-    """A mechanism of your own among the known ones, as long as the block lasts.
+    """Register your own mechanism for the duration of a `with` block.
 
     Examples
     --------
@@ -96,18 +96,18 @@ type Measure = MeasureName | Iterable[str | tuple[str, ...]]
 @final
 @dataclass(frozen=True, kw_only=True)
 class Dirichlet:
-    """A draw from a tempered and smoothed posterior: `mechanism="dirichlet"`, where the strategy is not the default.
+    """Settings of `mechanism="dirichlet"`, a draw from a tempered and smoothed posterior.
 
     Attributes
     ----------
     strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
-        Where the room for privacy comes from.
+        How the posterior is changed to satisfy the guarantee.
 
         * `"optimal"`: the pair of `r` and `alpha = prior + s`, `s >= 0`, on the boundary of the guarantee with the
-          least a priori expected Kullback-Leibler divergence, see `objective` of :func:`pymc_dirdp.calibrate`; or the
-          best pair of `r` and `alpha = max(prior, t)`, where its divergence is less by a per cent at least.
-        * `"temper"`: `alpha = prior` and the largest `r`. It is above 1 where the guarantee has room for a draw that is
-          more concentrated than the posterior.
+          least a priori expected Kullback-Leibler divergence, see `objective` of :func:`pymc_dirdp.calibrate`. The
+          best pair of `r` and `alpha = max(prior, t)` replaces it if its divergence is at least 1 % smaller.
+        * `"temper"`: `alpha = prior` and the largest `r`. It is above 1 if the guarantee allows a draw that is more
+          concentrated than the posterior.
         * `"inflate"`: `r = 1` and the least `s` (P2 section 4.1).
         * `"algorithm-1"`: P1 Algorithm 1 with its own bound, for `RenyiDP` only. It ignores the prior:
           `alpha = 1 + 4 (order - 1) r` in every cell.
@@ -131,21 +131,21 @@ class Dirichlet:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Marginals:
-    """Noisy marginals of all tables of a model: `mechanism="marginals"`, where the default marginals are not wanted.
+    """Settings of `mechanism="marginals"`, noisy marginals of all tables of a model.
 
     Attributes
     ----------
     measure : {"levels", "families", "variables"} or list of str or tuple of str, default "levels"
-        Which marginals are measured. `"levels"` are for each table the marginal of its variable, those of the variable
-        with each parent, and the table itself; `"families"` are the tables alone, and `"variables"` each variable
-        alone. A list names the axes of each.
+        Which marginals are measured. `"levels"` measures for each table the marginal of its variable, the marginals of
+        the variable with each parent, and the table itself. `"families"` measures the tables only, `"variables"` each
+        variable only. A list names the axes of each marginal.
     noise : {"auto", "gaussian", "geometric"}, default "auto"
-        `"auto"` takes the kind with the smaller variance at the same guarantee: Gaussian noise unless there are few
-        marginals, or the guarantee is pure.
+        `"auto"` takes the noise with the smaller variance at the same guarantee. This is Gaussian noise unless there
+        are few marginals or the guarantee is pure.
     weights : mapping of str or tuple of str to float, optional
-        Relative precisions of the marginals, by a name or a tuple of names of their axes; 1 for those that are not
-        named. Without it, precisions follow from the number of cells that the noise leaves visible. In a classifier the
-        class by itself gets a fifth of them, and marginals without the class nearly nothing.
+        Relative precisions of the marginals, by the name or the tuple of names of their axes; 1 for marginals that are
+        not named. By default, precisions depend on the number of cells whose counts exceed the noise. In a classifier
+        the marginal of the class gets a fifth of the precision, and marginals without the class nearly none.
 
     Examples
     --------
@@ -163,8 +163,8 @@ class Marginals:
         one_of(options_of(MarginalsNoise), noise=self.noise)
 
 
-SETTINGS: dict[str, type[Dirichlet | Marginals]] = {one.kind: one for one in (Dirichlet, Marginals)}
-"""The mechanisms with settings, by the name that stands for their defaults."""
+SETTINGS: dict[str, type[Dirichlet | Marginals]] = {settings.kind: settings for settings in (Dirichlet, Marginals)}
+"""The settings classes, by the name of the mechanism with default settings."""
 
 
 def kind_of(mechanism: MechanismName | Dirichlet | Marginals) -> str:

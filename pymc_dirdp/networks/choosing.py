@@ -19,7 +19,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.mechanisms.choices import QuantilesMechanism, TreeMechanism
 from pymc_dirdp.networks.builders import refuse_labels, refuse_names
-from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.choices import Bins, Structure
@@ -267,14 +267,14 @@ def tree_within(
 
     def excess(inverse: float) -> float:
         try:
-            return log_excess(*mechanism(inverse).loss(guarantee))
+            return log_ratio_to_budget(*mechanism(inverse).loss(guarantee))
         except ArgumentError:
             # The noise is smaller or larger than any that can be drawn.
             return math.inf if inverse > 1 else -math.inf
 
     try:
         # The noise is the least that keeps the part of the guarantee, up to this share of it.
-        return mechanism(largest_safe(excess, rtol=1e-4))
+        return mechanism(largest_satisfying(excess, rtol=1e-4))
     except ArgumentError:
         raise UnattainableError("The guarantee is so tight that no noise satisfies it; relax it.") from None
 

@@ -21,7 +21,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
-from pymc_dirdp.inference.table_fit import MOST_ROUNDS, fit_tables
+from pymc_dirdp.inference.table_fit import MAX_ROUNDS, fit_tables
 from pymc_dirdp.networks.joint_fit import EliminationError, fit_jointly, shares_given_parents, with_co_parents
 from pymc_dirdp.networks.wide_records import fit_of_pairs, pairs_of
 from pymc_dirdp.progress import Bar
@@ -138,7 +138,7 @@ def fit(
     if consistency == "joint":
         network.refuse_parts()
     families, stored, how = network.families, open_release(release), consistency
-    with computable(), Bar((MOST_ROUNDS + 1) * len(families) + 2, "tables", shown=progressbar) as bar:
+    with computable(), Bar((MAX_ROUNDS + 1) * len(families) + 2, "tables", shown=progressbar) as bar:
         fitted, shares, done = stored.once(
             ("fit", how), lambda: _fitted(families, network.measurements, network.n_records, how, bar)
         )

@@ -14,10 +14,10 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.log_linear import Axes, LogLinearPosterior, Marginals
 from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
-from pymc_dirdp.inference.table_fit import CLOSE, ROUGH, draws_of, fitted, noise_hides, proper_rows
+from pymc_dirdp.inference.table_fit import CLOSE, ROUGH, draws_of, fitted, noise_dominates, proper_rows
 from pymc_dirdp.progress import QUIET, Bar
 
-MOST_CELLS = 10**7
+MAX_CELLS = 10**7
 """A table that elimination needs on the way holds no more cells than that."""
 
 
@@ -114,10 +114,10 @@ class NetworkMarginals(Marginals):
     @override
     def _step(self, inputs: tuple[int, ...], axes: Axes) -> int:
         # A sum needs no more room than the table that there is already.
-        if len(inputs) > 1 and self._cells(inputs) > MOST_CELLS:
+        if len(inputs) > 1 and self._cells(inputs) > MAX_CELLS:
             raise EliminationError(
                 f"The marginal of {', '.join(map(repr, axes))} needs a product of {self._cells(inputs)} cells, and at "
-                f"most {MOST_CELLS} are computed. Take consistency='tables', which needs no marginals of the whole "
+                f"most {MAX_CELLS} are computed. Take consistency='tables', which needs no marginals of the whole "
                 "network, or a structure with fewer parents."
             )
         return super()._step(inputs, axes)
@@ -164,7 +164,7 @@ def fit_jointly(
         posterior.reweighted(mode)
         mode = posterior.mode(mode, scales, close)
         bar.advance()
-    if noise_hides(measurements, n):
+    if noise_dominates(measurements, n):
         draws = posterior.spread(mode, scales, np.random.default_rng(1), draws_of(mode.size))
         tables = {name: shares.mean(axis=0) for name, shares in posterior.tables(draws).items()}
     else:

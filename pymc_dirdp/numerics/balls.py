@@ -80,8 +80,8 @@ class Ball:
             return weights
         weights = [d * math.comb(norm + d - 2, d - 2)]
         for j in range(1, min(d - 1, norm)):
-            more = (d - j) * (norm - j) * (d - j - 1)
-            weights.append(weights[-1] * more // ((j + 1) * j * (norm + d - j - 1)))
+            factor = (d - j) * (norm - j) * (d - j - 1)
+            weights.append(weights[-1] * factor // ((j + 1) * j * (norm + d - j - 1)))
         return weights
 
     def log_points(self, radii: ArrayLike) -> Array:
@@ -92,8 +92,8 @@ class Ball:
         s, n = np.asarray(radii, dtype=np.float64), self.dimension
         term, total = np.zeros(s.shape), np.zeros(s.shape)
         for j in range(min(n, int(s.max(initial=0)))):
-            more = (n - j) * (n + j + 1) / (j + 1) ** 3 if self.zero_sum else 2 * (n - j) / (j + 1) ** 2
-            term = term + _log(more * (s - j))
+            factor = (n - j) * (n + j + 1) / (j + 1) ** 3 if self.zero_sum else 2 * (n - j) / (j + 1) ** 2
+            term = term + _log(factor * (s - j))
             total = np.logaddexp(total, term)
         return total
 
@@ -107,8 +107,8 @@ class Ball:
             first = np.full(most, math.log(2 * d))
         logs = [first]
         for j in range(1, self.dimension):
-            more = (d - j) * (s - j) / ((j + 1) * j)
-            logs.append(logs[-1] + _log(more * (d - j - 1) / (s + d - j - 1) if self.zero_sum else 2 * more))
+            factor = (d - j) * (s - j) / ((j + 1) * j)
+            logs.append(logs[-1] + _log(factor * (d - j - 1) / (s + d - j - 1) if self.zero_sum else 2 * factor))
         return np.stack(logs, axis=-1)
 
     def mean_squares(self, radii: ArrayLike) -> Array:
@@ -213,13 +213,13 @@ class JointBalls:
             )
         rate, span = 1 / (self.scale * self.unit), math.ceil(self._span)
         while True:
-            found: NDArray[np.int64] = np.unique(
+            integers: NDArray[np.int64] = np.unique(
                 np.concatenate([np.arange(span * m + 1) * (self.unit // m) for m in set(self.records)])
             )
-            radii, gaps = found[:-1], np.diff(found)
+            radii, gaps = integers[:-1], np.diff(integers)
             weights = -rate * radii + np.log(-np.expm1(-rate * gaps))
             logs = weights + sum(
-                many * ball.log_points(self.limits(m, radii)) for (ball, m), many in self.kinds.items()
+                count * ball.log_points(self.limits(m, radii)) for (ball, m), count in self.kinds.items()
             )
             total = np.logaddexp.reduce(logs)
             if logs[-1] < total - self.unlikely:
@@ -241,8 +241,8 @@ class JointBalls:
             return tuple(m * m * square * ball.mean_square for ball, m in zip(self.balls, self.records, strict=True))
         radii, logs, _ = self.listed
         shares = np.exp(logs)
-        found = {(ball, m): float(shares @ ball.mean_squares(self.limits(m, radii))) for ball, m in self.kinds}
-        return tuple(found[kind] for kind in zip(self.balls, self.records, strict=True))
+        by_kind = {(ball, m): float(shares @ ball.mean_squares(self.limits(m, radii))) for ball, m in self.kinds}
+        return tuple(by_kind[kind] for kind in zip(self.balls, self.records, strict=True))
 
     @property
     def step_outside(self) -> float:
@@ -258,14 +258,14 @@ class JointBalls:
         radii, logs, weights = self.listed
         inside = np.zeros(len(radii))
         with np.errstate(divide="ignore"):
-            for (ball, m), many in self.kinds.items():
+            for (ball, m), count in self.kinds.items():
                 limits = self.limits(m, radii)
                 outside = ball.smaller.log_points(limits) - ball.log_points(limits)
-                inside += many * np.log1p(-np.exp(np.minimum(outside, 0)))
-        found = float(np.exp(logs) @ -np.expm1(inside)) / -math.expm1(-u)
+                inside += count * np.log1p(-np.exp(np.minimum(outside, 0)))
+        probability = float(np.exp(logs) @ -np.expm1(inside)) / -math.expm1(-u)
         # The errors of `log_points`, whose values are below the largest one here; and radii that are not listed.
         error = 2.0**-50 * (self.dimension + 2) * (1 + float(np.abs(weights).max()))
-        return min(found * (1 + error) + math.exp(-self.unlikely / 2), most)
+        return min(probability * (1 + error) + math.exp(-self.unlikely / 2), most)
 
 
 def adds_up_to_0(noise: Array, *, rounding: float = 2.0**-50) -> NDArray[np.bool_]:
@@ -276,5 +276,5 @@ def adds_up_to_0(noise: Array, *, rounding: float = 2.0**-50) -> NDArray[np.bool
 def _log(values: Array) -> Array:
     """The logarithm, or minus infinity where there are no lists any more."""
     with np.errstate(divide="ignore"):
-        found: Array = np.log(np.maximum(values, 0.0))
-    return found
+        logs: Array = np.log(np.maximum(values, 0.0))
+    return logs

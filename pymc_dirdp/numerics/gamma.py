@@ -157,8 +157,8 @@ def _first_above[Real: (float, Array)](x: Real, *branches: tuple[float, Callable
     values = np.empty_like(x)
     left = np.ones(x.shape, dtype=bool)
     for bound, f in branches:
-        here = left & (x > bound)
-        if here.any():
-            values[here] = f(x[here])
-            left &= ~here
+        is_next = left & (x > bound)
+        if is_next.any():
+            values[is_next] = f(x[is_next])
+            left &= ~is_next
     return values

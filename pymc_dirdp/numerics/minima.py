@@ -60,14 +60,14 @@ def minimised(
         slope = float(gradient @ step)
         # Newton's method halves a step so often at most.
         for halves in range(40):
-            there = x + 0.5**halves * step
-            found = objective(there)
-            if found[0] <= value + 1e-4 * 0.5**halves * slope:
+            proposal = x + 0.5**halves * step
+            result = objective(proposal)
+            if result[0] <= value + 1e-4 * 0.5**halves * slope:
                 break
         else:
             # The value does not fall any more but for rounding.
             break
-        x, (value, gradient) = there, found
+        x, (value, gradient) = proposal, result
     return x
 
 
@@ -116,11 +116,11 @@ def log_determinant(product: Product, n: int, *, most: int = 500) -> float:
     >>> round(log_determinant(lambda v: v * [1.0, 2.0, 4.0], 3), 6) == round(float(np.log(8)), 6)
     True
     """
-    some = np.eye(n) if n <= most else _directions(n, most)
-    return float(np.linalg.slogdet(some @ product(some).T)[1])
+    directions = np.eye(n) if n <= most else _directions(n, most)
+    return float(np.linalg.slogdet(directions @ product(directions).T)[1])
 
 
-def solved(product: Product, right: Array) -> Array:
+def solve(product: Product, right: Array) -> Array:
     """Solutions of `H x = b` for each row b, where H is the identity plus a positive semidefinite matrix.
 
     Parameters
@@ -131,7 +131,7 @@ def solved(product: Product, right: Array) -> Array:
 
     Examples
     --------
-    >>> solved(lambda v: v * [1.0, 2.0, 4.0], np.ones((1, 3))).round(3)
+    >>> solve(lambda v: v * [1.0, 2.0, 4.0], np.ones((1, 3))).round(3)
     array([[1.  , 0.5 , 0.25]])
     """
     return _solved(product, right, _Nystrom.of(product, right.shape[-1]), _CLOSE)[0]
@@ -160,13 +160,13 @@ class _Nystrom:
         return cls(vectors.T, (known.min(initial=np.inf) + 1) / (known + 1) - 1 if known.size else known)
 
     def __call__(self, v: Array) -> Array:
-        found: Array = v + ((v @ self.vectors.T) * self.factors) @ self.vectors
-        return found
+        product: Array = v + ((v @ self.vectors.T) * self.factors) @ self.vectors
+        return product
 
 
-def _directions(n: int, many: int) -> Array:
+def _directions(n: int, n_directions: int) -> Array:
     """Orthonormal rows."""
-    return np.asarray(np.linalg.qr(np.random.default_rng(1).normal(size=(n, many)))[0].T)
+    return np.asarray(np.linalg.qr(np.random.default_rng(1).normal(size=(n, n_directions)))[0].T)
 
 
 def _solved(product: Product, right: Array, preconditioner: _Nystrom, share: float) -> tuple[Array, int]:
@@ -200,5 +200,5 @@ def _solved(product: Product, right: Array, preconditioner: _Nystrom, share: flo
 
 
 def _dot(a: Array, b: Array) -> Array:
-    found: Array = np.sum(a * b, axis=-1, keepdims=True)
-    return found
+    product: Array = np.sum(a * b, axis=-1, keepdims=True)
+    return product

@@ -66,7 +66,7 @@ def floor_to_digits(value: float, digits: int = 6) -> float:
 # Roots that end on the safe side.
 
 
-def log_excess(loss: float, allowed: float) -> float:
+def log_ratio_to_budget(loss: float, allowed: float) -> float:
     """`log(loss / allowed)`, which is at most 0 exactly where `loss <= allowed`, whatever rounding does.
 
     Either may be 0, where doubles end.
@@ -186,7 +186,7 @@ def last_safe(
     return safe_root(excess, safe=safe, unsafe=unsafe, rtol=rtol)
 
 
-def largest_safe(excess: Callable[[float], float], **search: Any) -> float:
+def largest_satisfying(excess: Callable[[float], float], **search: Any) -> float:
     """The result of :func:`last_safe`, less what :func:`with_slack` takes off."""
     return with_slack(last_safe(excess, **search), excess)
 
@@ -201,7 +201,7 @@ def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
 
     @cache
     def excess(epsilon: float) -> float:
-        return log_excess(curve(epsilon), delta)
+        return log_ratio_to_budget(curve(epsilon), delta)
 
     high = 1.0
     while excess(high) > 0:

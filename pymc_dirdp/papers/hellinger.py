@@ -13,7 +13,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
-from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget
 from pymc_dirdp.papers.hellinger_distributions import HellingerDistributions
 from pymc_dirdp.papers.posterior_mechanism import WholePosterior
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
@@ -143,7 +143,7 @@ class HellingerMechanism(WholePosterior):
 
         def calibrated(gamma: float, by: str) -> Self:
             def largest(by: str) -> float:
-                return largest_safe(lambda x: log_excess(*mechanism(x, gamma, by).loss(guarantee)))
+                return largest_satisfying(lambda x: log_ratio_to_budget(*mechanism(x, gamma, by).loss(guarantee)))
 
             if by == "pure" or (by == "exact" and Guarantee.checked(guarantee=guarantee).is_pure):
                 start = largest("proved")
@@ -190,7 +190,7 @@ class HellingerMechanism(WholePosterior):
 
     @property
     @override
-    def in_short(self) -> str:
+    def summary(self) -> str:
         gamma = f", gamma {self.smoothness:.4g}" if self.sensitivity == "smooth" else ""
         return f"Hellinger mechanism of exponent {self.exponent:.4g}{gamma}, {self.accounting}"
 
@@ -215,11 +215,11 @@ class HellingerMechanism(WholePosterior):
         distributions, data = self._distributions, range(self.n_records + 1)
         of_first = np.array([distributions.log_distribution_at(first, self.exponent)[place] for first in data])
 
-        def of_cells(counts: Array, cells: Integers) -> Array:
+        def cell_loglik(counts: Array, cells: Integers) -> Array:
             # The first count decides the second.
             return np.where(cells == 0, of_first[np.asarray(counts, dtype=np.int64)], 0.0)
 
-        return [RowLikelihood(of_cells, np.zeros_like, smooth=False)]
+        return [RowLikelihood(cell_loglik, np.zeros_like, smooth=False)]
 
     @override
     def _distribution(self, counts: Integers) -> tuple[Integers, Array]:
@@ -256,7 +256,7 @@ def _largest_loss(guarantee: Guarantee) -> float:
     """The largest pure epsilon with which randomised response satisfies a guarantee."""
     if guarantee.is_pure:
         return guarantee.budget
-    return largest_safe(lambda epsilon: log_excess(*RandomisedResponse(epsilon).loss(guarantee)))
+    return largest_satisfying(lambda epsilon: log_ratio_to_budget(*RandomisedResponse(epsilon).loss(guarantee)))
 
 
 @functools.lru_cache(maxsize=8)

@@ -13,7 +13,7 @@ from scipy.special import gammaln, logsumexp
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import positive_array
 from pymc_dirdp.errors import UnattainableError
-from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget
 
 # Hellinger distance of Dirichlet distributions, to full precision also between neighbours of large data sets.
 
@@ -259,10 +259,10 @@ class Candidates:
         most = min(5_000_000, 20_000_000 // len(prior))
         if self.size > most:
             # Python refuses to print numbers of thousands of digits.
-            many = str(self.size) if self.size < 10**15 else "more than 1e15"
+            n_posteriors = str(self.size) if self.size < 10**15 else "more than 1e15"
             raise UnattainableError(
-                f"{n_records} records in {len(prior)} categories have {many} posteriors, and this mechanism weighs "
-                f"each of them; at most {most} can be. Use GeometricMechanism or DirichletMechanism."
+                f"{n_records} records in {len(prior)} categories have {n_posteriors} posteriors, and this mechanism "
+                f"weighs each of them; at most {most} can be. Use GeometricMechanism or DirichletMechanism."
             )
 
     @cached_property
@@ -274,8 +274,8 @@ class Candidates:
 
     @cached_property
     def _rows(self) -> list[AffinityRows]:
-        of = {value: AffinityRows(value, self.n_records) for value in set(self.prior.tolist())}
-        return [of[value] for value in self.prior.tolist()]
+        by_value = {value: AffinityRows(value, self.n_records) for value in set(self.prior.tolist())}
+        return [by_value[value] for value in self.prior.tolist()]
 
     def distances(self, counts: Integers) -> Array:
         """Hellinger distance of every candidate from the posterior given these counts. Shape `(size,)`."""
@@ -311,11 +311,11 @@ class Candidates:
             # A move from the first cell leads into the layer before; one between two others is listed in one order.
             for left in (cell for cell, count in enumerate(row) if count):
                 for joined in range(left + 1, len(row)):
-                    other = row.copy()
-                    other[left] -= 1
-                    other[joined] += 1
+                    neighbour = row.copy()
+                    neighbour[left] -= 1
+                    neighbour[joined] += 1
                     first.append(i)
-                    second.append(ranks[tuple(other)])
+                    second.append(ranks[tuple(neighbour)])
         return np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)
 
 
@@ -387,14 +387,16 @@ class HellingerDistributions:
             )
         before = np.empty((0, size))
         for layer, (first, second) in zip(self.candidates.layers(), self.candidates.neighbours, strict=True):
-            now = np.array([self.log_distribution_at(i, exponent) for i in layer])
+            current = np.array([self.log_distribution_at(i, exponent) for i in layer])
             start = layer.start - len(before)
-            both = np.concatenate([before, now])
+            distributions = np.concatenate([before, current])
             parts = math.ceil(len(first) * size / at_once)
-            for some, others in zip(np.array_split(first, parts or 1), np.array_split(second, parts or 1), strict=True):
-                if len(some):
-                    yield some, others, both[some - start], both[others - start]
-            before = now
+            for ranks, others in zip(
+                np.array_split(first, parts or 1), np.array_split(second, parts or 1), strict=True
+            ):
+                if len(ranks):
+                    yield ranks, others, distributions[ranks - start], distributions[others - start]
+            before = current
 
     def log_distribution_at(self, index: int, exponent: float) -> Array:
         """The same logarithms for the counts of a candidate; fast for many of them."""
@@ -407,11 +409,11 @@ class HellingerDistributions:
 
     def worst(self, exponent: float) -> tuple[float, tuple[int, int, int]]:
         """The largest privacy loss, and where: two neighbours and a candidate, by index. It is cached."""
-        found = self._worst.get(exponent)
-        if found is None:
-            found = self._compared(exponent)
-            self._worst = {exponent: found}
-        return found
+        worst = self._worst.get(exponent)
+        if worst is None:
+            worst = self._compared(exponent)
+            self._worst = {exponent: worst}
+        return worst
 
     def _compared(self, exponent: float) -> tuple[float, tuple[int, int, int]]:
         largest, where = 0.0, (0, 0, 0)
@@ -434,7 +436,7 @@ class HellingerDistributions:
             def loss(exponent: float) -> float:
                 return max(self._loss(where, exponent) for where in binding)
 
-            exponent = largest_safe(lambda x: log_excess(loss(x), epsilon))
+            exponent = largest_satisfying(lambda x: log_ratio_to_budget(loss(x), epsilon))
             reached, where = self.worst(exponent)
             while reached > epsilon and where in binding:
                 # A pair of neighbours that binds again after its own root was taken binds by rounding.

@@ -9,7 +9,7 @@ from scipy.special import betaln, digamma, expm1, gammaln, log1p
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import numbers_or_none, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.numerics.roots import last_safe, log_excess
+from pymc_dirdp.numerics.roots import last_safe, log_ratio_to_budget
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain
 
 # P3's statements about its simplex mechanism, with the corrections of Theory, section 12.
@@ -81,8 +81,8 @@ def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float, p: ArrayLike | Non
     slope = k * (1 / np.tan(t) - t / np.sin(t) ** 2 + 1j)
     # The logarithm of prod (1 - P_i), where P_i is the regularised lower incomplete gamma function at gamma z.
     exponent = np.zeros_like(z)
-    for entry, many in zip(inputs, multiplicity, strict=True):
-        exponent += many * _log_upper(k * entry, gamma * z)
+    for entry, count in zip(inputs, multiplicity, strict=True):
+        exponent += count * _log_upper(k * entry, gamma * z)
     # exp(z) z**-k Gamma(k), whose phase is 0 all along the path.
     log_kernel = k * (along - 1 - stretch) + _above_stirling(k) - math.log(k)
     huge = exponent.real > _HUGE
@@ -109,8 +109,8 @@ def p3_theorem_1_corrected(domain: SimplexDomain, k: float, gamma: float) -> flo
     ratio = _log_ratio(domain, gamma)
 
     def slope(t: float) -> float:
-        there = digamma(k * (domain.eta + t))
-        return ratio + float(digamma(k * (domain.span - domain.eta - t)) - there)
+        digamma_below = digamma(k * (domain.eta + t))
+        return ratio + float(digamma(k * (domain.span - domain.eta - t)) - digamma_below)
 
     t = domain.largest_step
     if slope(t) < 0:
@@ -139,7 +139,7 @@ def p3_problem_14(domain: SimplexDomain, k: float, delta: float) -> float:
     k, delta = positive(k=k), open_unit_interval(delta=delta)
 
     def excess(gamma: float) -> float:
-        return log_excess(max(p3_lemma_1(domain, k, gamma), 0.0), delta) if gamma < most else 1.0
+        return log_ratio_to_budget(max(p3_lemma_1(domain, k, gamma), 0.0), delta) if gamma < most else 1.0
 
     # Beyond it, the probability is not resolved; at 1 / m it is 1.
     most = max(1 - _LEAST_LEFT / k, 0.0) / domain.n_protected

@@ -16,7 +16,7 @@ from pymc_dirdp.checks import MAX_RECORDS, checked_counts, integer, positive_arr
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.noisy_counts import ReleasedCounts
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
-from pymc_dirdp.mechanisms.table import worst_neighbours
+from pymc_dirdp.mechanisms.table import neighbouring_tables
 from pymc_dirdp.papers.hellinger_distributions import all_counts, hellinger_distance, number_of_tables
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
@@ -204,7 +204,7 @@ class WholePosterior(ReleasedCounts):
             # The distribution may list an outcome more than once.
             known[outcome] = known.get(outcome, 0.0) + probability
         outputs = np.asarray(output, dtype=np.int64)
-        listed = [known.get(tuple(one), 0.0) for one in outputs.reshape(-1, outputs.shape[-1]).tolist()]
+        listed = [known.get(tuple(row), 0.0) for row in outputs.reshape(-1, outputs.shape[-1]).tolist()]
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.array(listed).reshape(outputs.shape[:-1])))
 
@@ -219,12 +219,12 @@ class WholePosterior(ReleasedCounts):
         return FiniteDistributions(self.log_likelihood(outcomes, x), self.log_likelihood(outcomes, y))
 
     @override
-    def worst_pair(self) -> tuple[Array, Array]:
+    def worst_neighbours(self) -> tuple[Array, Array]:
         """The neighbours that are furthest apart at half of the largest loss seen on any."""
         tried = [(x, y, self.output_distributions(x, y)) for x, y in self._few_neighbours()]
         largest = max(distributions.pure_epsilon for *_, distributions in tried)
         # The exponential of the loss has to be a double.
-        x, y, _ = max(tried, key=lambda one: one[2].delta(min(largest, 600.0) / 2))
+        x, y, _ = max(tried, key=lambda candidate: candidate[2].delta(min(largest, 600.0) / 2))
         return x, y
 
     def _few_neighbours(self) -> Iterator[tuple[Array, Array]]:
@@ -240,4 +240,4 @@ class WholePosterior(ReleasedCounts):
         for counts in data.astype(np.float64):
             for a, b in itertools.permutations(range(d), 2):
                 if counts[a] >= records:
-                    yield worst_neighbours(counts - records * np.eye(d)[a], [(a, b)], records, self.adjacency)
+                    yield neighbouring_tables(counts - records * np.eye(d)[a], [(a, b)], records, self.adjacency)

@@ -9,7 +9,7 @@ from scipy.special import polygamma
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, open_unit_interval, positive, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget
 from pymc_dirdp.privacy.curves import LossCurves, converted_delta, converted_deltas
 from pymc_dirdp.privacy.divergences import renyi_remove
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
@@ -229,12 +229,16 @@ class RealValuedLoss(LossCurves):
                 "TruncatedCDP."
             )
 
-        def at(r: float) -> Self:
+        def with_r(r: float) -> Self:
             return cls(r, alpha_min, delta_2_squared, delta_inf)
 
         # A first guess of the right size: r times the step is what changes.
         start = min(max(1 / positive(delta_inf=delta_inf), _LEAST), _MOST)
-        return at(largest_safe(lambda r: log_excess(*at(r).loss(guarantee)), start=start, least=_LEAST, most=_MOST))
+        return with_r(
+            largest_satisfying(
+                lambda r: log_ratio_to_budget(*with_r(r).loss(guarantee)), start=start, least=_LEAST, most=_MOST
+            )
+        )
 
     @property
     def _step(self) -> float:

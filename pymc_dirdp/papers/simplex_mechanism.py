@@ -15,7 +15,7 @@ from pymc_dirdp.checks import integer, numbers_or_none, open_unit_interval, posi
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError, type_name
 from pymc_dirdp.mechanisms.dirichlet import DirichletDraws
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
-from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
+from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget, round_up
 from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -157,10 +157,10 @@ class SimplexMechanism(DirichletDraws):
             )
 
         def excess(k: float) -> float:
-            return log_excess(*cls(k, domain).loss(guarantee))
+            return log_ratio_to_budget(*cls(k, domain).loss(guarantee))
 
         # With a concentration above this the draw is more precise than a double of the input.
-        k = largest_safe(
+        k = largest_satisfying(
             excess,
             least=1 / 1e12,
             most=1e12,
@@ -237,11 +237,11 @@ class SimplexMechanism(DirichletDraws):
             steps = self._default_steps(len(output))
         draw = self._row_likelihood(np.zeros(len(output)), self.k / n, output, steps)
 
-        def of_cells(counts: Array, cells: Integers) -> Array:
-            found = draw.of_cells(np.maximum(counts, 1.0), cells)
-            return np.where(np.asarray(counts) >= 1, found, -np.inf)
+        def cell_loglik(counts: Array, cells: Integers) -> Array:
+            logs = draw.cell_loglik(np.maximum(counts, 1.0), cells)
+            return np.where(np.asarray(counts) >= 1, logs, -np.inf)
 
-        return [RowLikelihood(of_cells, draw.of_total, smooth=True)]
+        return [RowLikelihood(cell_loglik, draw.total_loglik, smooth=True)]
 
     @override
     def concentration(self, counts: ArrayLike) -> Array:
@@ -291,14 +291,14 @@ class SimplexMechanism(DirichletDraws):
 
     @property
     @override
-    def in_short(self) -> str:
+    def summary(self) -> str:
         return f"k {self.k:.4g}"
 
     @override
     def releases(
         self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
     ) -> Array:
-        """The protected entries come first, as in :meth:`worst_pair`."""
+        """The protected entries come first, as in :meth:`worst_neighbours`."""
         protected = range(self.domain.n_protected)
         return self.sample(counts, protected=protected, draws=n, sampler=sampler, random_seed=random_seed, steps=steps)
 
@@ -312,7 +312,7 @@ class SimplexMechanism(DirichletDraws):
         return "the same mechanism with a larger k", replace(self, k=self.k * factor)
 
     @override
-    def worst_pair(self) -> tuple[Array, Array]:
+    def worst_neighbours(self) -> tuple[Array, Array]:
         """All protected entries at the floor, and one step in the first or in the second; the last entry is free."""
         vectors = []
         for position in (0, 1):

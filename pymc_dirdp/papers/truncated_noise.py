@@ -14,7 +14,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.geometric import Geometric
 from pymc_dirdp.mechanisms.noise import round_scale_up
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
-from pymc_dirdp.numerics.roots import largest_safe, log_excess, round_up
+from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget, round_up
 from pymc_dirdp.papers.posterior_mechanism import WholePosterior
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.curves import LossCurves
@@ -161,7 +161,7 @@ class TruncatedNoiseMechanism(WholePosterior):
         def mechanism(inverse: float) -> Self:
             return cls(**facts, scale=1 / inverse)
 
-        return mechanism(largest_safe(lambda inverse: log_excess(*mechanism(inverse).loss(guarantee))))
+        return mechanism(largest_satisfying(lambda inverse: log_ratio_to_budget(*mechanism(inverse).loss(guarantee))))
 
     @property
     def _cells(self) -> int:
@@ -172,14 +172,14 @@ class TruncatedNoiseMechanism(WholePosterior):
     @override
     def _curves(self) -> LossCurves:
         records = self.contributed.records
-        each = records / Fraction(self.scale)
+        cell_loss = records / Fraction(self.scale)
         if self.noise_kind == "geometric" or records > 1:
-            return RandomisedResponse(round_up(each), self._cells, round_up(self._cells * each))
-        return _FlooredLaplace(round_up(each), self._cells)
+            return RandomisedResponse(round_up(cell_loss), self._cells, round_up(self._cells * cell_loss))
+        return _FlooredLaplace(round_up(cell_loss), self._cells)
 
     @property
     @override
-    def in_short(self) -> str:
+    def summary(self) -> str:
         return f"Truncated {self.noise_kind} noise of scale {self.scale:.4g}"
 
     @override
@@ -239,10 +239,10 @@ class TruncatedNoiseMechanism(WholePosterior):
         released = self._released_table(output)
         full, places = self._full(released), np.arange(len(released))
 
-        def of_cells(counts: Array, cells: Integers) -> Array:
+        def cell_loglik(counts: Array, cells: Integers) -> Array:
             return self._log_factors(counts, released[cells], places[cells], full)
 
-        return [RowLikelihood(of_cells, np.zeros_like, smooth=True)]
+        return [RowLikelihood(cell_loglik, np.zeros_like, smooth=True)]
 
     def _full(self, released: Integers) -> Integers:
         """The place of the first cell that took at most what was left; the last place if there is none before it."""
@@ -307,8 +307,8 @@ class _FlooredLaplace(LossCurves):
             # The factor exp(s) / 2 is taken out.
             rest = -math.expm1(-self.u) * math.exp(-s) + math.exp(-self.u - 2 * s)
             return min(self.cells * (s + math.log1p(rest) - math.log(2)) / (order - 1), self.pure_epsilon)
-        more = -math.expm1(s) * math.expm1(-self.u - s) / 2
-        return min(self.cells * math.log1p(more) / (order - 1), self.pure_epsilon)
+        excess = -math.expm1(s) * math.expm1(-self.u - s) / 2
+        return min(self.cells * math.log1p(excess) / (order - 1), self.pure_epsilon)
 
     @override
     def _rho(self, omega: float) -> float:

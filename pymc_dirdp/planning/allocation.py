@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.numerics.roots import bracket, log_excess, safe_root
+from pymc_dirdp.numerics.roots import bracket, log_ratio_to_budget, safe_root
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee, RenyiDP
@@ -155,7 +155,7 @@ def _largest_budget[M: Mechanism](
     @cache
     def excess(budget: float) -> float:
         tables = composed(mechanisms(budget), groups, draws)
-        return log_excess(*(Composition((*earlier, (tables, 1))) if earlier else tables).loss(guarantee))
+        return log_ratio_to_budget(*(Composition((*earlier, (tables, 1))) if earlier else tables).loss(guarantee))
 
     start_budget, end_budget = start.epsilon, 1e6 * start.epsilon
     # Where four times the budget keeps it, all budgets may: on the way to the largest the mechanisms hardly change.

@@ -15,7 +15,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.literals import DrawObjective, options_of
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.registry import STRATEGIES
-from pymc_dirdp.numerics.roots import largest_safe, last_safe, log_excess
+from pymc_dirdp.numerics.roots import largest_satisfying, last_safe, log_ratio_to_budget
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -72,11 +72,11 @@ class Boundary:
 
     def excess(self, r: float, s: float) -> float:
         """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
-        excess = log_excess(*self.curves(r, s).loss(self.guarantee))
+        excess = log_ratio_to_budget(*self.curves(r, s).loss(self.guarantee))
         # The loss with all records in one cell is quick to compute, and enough to refuse.
         if excess > 0 or not self.spread:
             return excess
-        return log_excess(*self._curves(r, s, spread=True).loss(self.guarantee))
+        return log_ratio_to_budget(*self._curves(r, s, spread=True).loss(self.guarantee))
 
     def largest_r(self, s: float, *, guess: float = 1.0, rtol: float = 2e-12) -> float:
         """The largest concentration that satisfies the guarantee with this prior; the search starts at `guess`."""
@@ -102,7 +102,7 @@ class Boundary:
 def _outermost(excess: Callable[[float], float], **search: Any) -> float:
     """The largest x at which the guarantee holds, less a little for rounding elsewhere."""
     limits = {"least": MIN_PARAMETER, "most": MAX_PARAMETER}
-    return largest_safe(excess, factor=4, **limits | search)
+    return largest_satisfying(excess, factor=4, **limits | search)
 
 
 def optimal(boundary: Boundary, error: Callable[[float, float], float], *, cap_r: bool) -> tuple[float, float]:

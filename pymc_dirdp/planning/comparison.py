@@ -209,7 +209,7 @@ def _score(name: str, mechanism: Mechanism, expected: ExpectedKL, data: Integers
     pure, rest = math.isfinite(mechanism.pure_epsilon), (l_inf, hellinger)
     # Of a draw that is the release the divergence is that of the draw.
     kl_estimate = expected.estimate if mechanism.output_kind is Draws else kl
-    return Score(name, mechanism.in_short, expected.posterior, expected.estimate, kl_estimate, *rest, pure)
+    return Score(name, mechanism.summary, expected.posterior, expected.estimate, kl_estimate, *rest, pure)
 
 
 def _distances(p: Array, q: Array) -> tuple[float, float, float]:

@@ -14,7 +14,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import open_unit_interval, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.numerics.roots import last_safe, log_excess
+from pymc_dirdp.numerics.roots import last_safe, log_ratio_to_budget
 
 
 def expected_kl(p: Array, u: Array) -> Array:
@@ -144,7 +144,9 @@ class DrawError:
         """The eta that `KL(p || y)` exceeds with this probability, from above; within 1e-6 relative."""
         probability = open_unit_interval(probability=probability)
         start = max(self.mean, 1e-12)
-        return last_safe(lambda eta: log_excess(self.tail(eta), probability), start=start, factor=0.5, rtol=1e-8)
+        return last_safe(
+            lambda eta: log_ratio_to_budget(self.tail(eta), probability), start=start, factor=0.5, rtol=1e-8
+        )
 
     def largest_error_tail(self, t: float) -> float:
         """Bound of `P[max |y_i - p_i| > t]`: the sum over cells of their exact Beta tails.

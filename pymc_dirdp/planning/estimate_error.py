@@ -259,7 +259,7 @@ class _Noise:
     def cells(self, totals: Array) -> "_Cells":
         return self._cells
 
-    def of_total(self, totals: Array) -> Array:
+    def total_loglik(self, totals: Array) -> Array:
         """The factor of a total in the likelihood, as a logarithm."""
         return np.zeros(totals.shape)
 
@@ -292,7 +292,7 @@ class _Draws:
         """But for the product of the count and a slope."""
         return np.asarray(-self._draws * gammaln(self._r * x + alpha))
 
-    def of_total(self, totals: Array) -> Array:
+    def total_loglik(self, totals: Array) -> Array:
         """The factor of a total in the likelihood, as a logarithm."""
         size = self._r * totals + self._alpha.sum(axis=-1)
         return np.asarray(self._draws * gammaln(size))
@@ -437,7 +437,7 @@ def _estimate_cells(noise: _Noise | _Draws, rows: _Rows) -> Array:
     for total, weight in zip(totals, weights, strict=True):
         means, log_sum = noise.cells(total).conditional_means(total)
         shares.append((rows.prior + means) / (rows.prior + means).sum(axis=-1, keepdims=True))
-        logs.append(weight + log_sum + noise.of_total(total))
+        logs.append(weight + log_sum + noise.total_loglik(total))
     mass = np.exp(np.array(logs) - logsumexp(logs, axis=0))
     return np.asarray((mass[..., None] * np.array(shares)).sum(axis=0))
 

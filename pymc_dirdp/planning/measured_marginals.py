@@ -12,7 +12,7 @@ from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism, ZeroSumM
 from pymc_dirdp.mechanisms.noise import LEAST, MOST, Noise
 from pymc_dirdp.mechanisms.noisy_counts import marginal_curves
 from pymc_dirdp.mechanisms.registry import MEASURES, Marginals, Measure
-from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -357,9 +357,9 @@ def _least_noise(
             for i in same[:1]
         ]
         composed = Composition((*people.before, *parts))
-        return log_excess(*composed.loss(guarantee))
+        return log_ratio_to_budget(*composed.loss(guarantee))
 
-    inverse = largest_safe(excess, **search)
+    inverse = largest_satisfying(excess, **search)
     return [item / inverse for item in relative]
 
 

@@ -79,7 +79,7 @@ def _curves(source: Any) -> tuple[PrivacyCurves, str]:
         table = TableMechanism.of(source)
         if table is None:
             return source, type(source).__name__
-        return source, ", ".join([*([table.formula.partition(",")[0]] if table.tempered else []), table.in_short])
+        return source, ", ".join([*([table.formula.partition(",")[0]] if table.tempered else []), table.summary])
     if not is_release(source) and not isinstance(source, Plan | Claiming) and drawn_by(source):
         refuse("a mechanism, a release, a plan or a bandit", source=source)
     content = content_of(source)

@@ -155,11 +155,11 @@ def _multinomial(totals: Integers, shares: Array, least: int, rng: np.random.Gen
         row = RowPosterior(
             alpha=np.ones(shares.shape[-1]),
             total=int(totals[place]),
-            log_likelihood=RowLikelihood.of_nothing().of_cells,
+            log_likelihood=RowLikelihood.of_nothing().cell_loglik,
             least=least,
             log_shares=_logarithms(shares[place]),
         )
-        counts[place] = row.solved.draw(1, rng)[0, 0]
+        counts[place] = row.batch.draw(1, rng)[0, 0]
     return counts
 
 
@@ -215,12 +215,12 @@ def log_likelihood(seen: ObservedTable, beliefs: Beliefs, shares: Array) -> Arra
         return values if by_row else values.sum(axis=1, keepdims=True)
     posterior = posterior_of(seen, beliefs)
     if by_row and isinstance(posterior, TablePosterior):
-        return np.stack([posterior.given(of_draw).log_evidences for of_draw in logs])
+        return np.stack([posterior.with_shares(of_draw).log_evidences for of_draw in logs])
     row = private_total(seen, beliefs)
     found = [None if row is None else row.likelihood(of_draw) for of_draw in logs]
     return np.array(
         [
-            [posterior.given(of_draw).log_evidence if known is None else known[0]]
+            [posterior.with_shares(of_draw).log_evidence if known is None else known[0]]
             for known, of_draw in zip(found, logs, strict=True)
         ]
     )

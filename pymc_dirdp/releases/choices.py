@@ -95,7 +95,7 @@ class PrivateChoice(RebuiltOnCopy, WithLayout, Labelled, Text):
 
     @property
     @abstractmethod
-    def in_short(self) -> str:
+    def summary(self) -> str:
         """How it was chosen, in a few words."""
 
     @property
@@ -112,7 +112,7 @@ class PrivateChoice(RebuiltOnCopy, WithLayout, Labelled, Text):
     def in_words(self) -> str:
         """What a release says of it."""
         return (
-            f"{self._what_it_decides} chosen from the same records, privately, by {self.in_short}; that alone keeps "
+            f"{self._what_it_decides} chosen from the same records, privately, by {self.summary}; that alone keeps "
             f"{self.guarantee}, and the guarantee covers both"
         )
 
@@ -266,7 +266,7 @@ class Bins(PrivateChoice):
         lines = [
             ("bins", ", ".join(self.labels)),
             ("cost", f"{self.guarantee}, for {self.adjacency} of one {self.unit}"),
-            ("how", self.in_short),
+            ("how", self.summary),
             self._in_ledger,
         ]
         if self.reproducible:
@@ -275,7 +275,7 @@ class Bins(PrivateChoice):
 
     @property
     @override
-    def in_short(self) -> str:
+    def summary(self) -> str:
         return (
             f"{self.mechanism.n_bins - 1} choices among {self.mechanism.n_candidates} candidates by the exponential "
             f"mechanism, with a scale of {self.mechanism.scale:.4g} records"
@@ -358,7 +358,7 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
             ("edges", ", ".join(edges) or "none"),
             *([("without an edge", ", ".join(alone))] if alone else []),
             ("cost", f"{self.guarantee}, for {self.adjacency} of one {self.unit}"),
-            ("how", self.in_short),
+            ("how", self.summary),
             self._in_ledger,
         ]
         if self.reproducible:
@@ -367,7 +367,7 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
 
     @property
     @override
-    def in_short(self) -> str:
+    def summary(self) -> str:
         chosen, sd = self.mechanism, self.mechanism.marginals[0].noise_sd
         return (
             f"{chosen.choices} choices of loss range {chosen.choice.u:.4g} by the exponential mechanism, after "

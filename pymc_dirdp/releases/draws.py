@@ -81,7 +81,7 @@ def try_draws(part: PlannedTable, *, public: bool) -> None:
     # their total as long as both together stay below the largest.
     if possible is not None and possible[-1] > MAX_RECORDS // 2:
         raise UnattainableError(
-            f"{mechanism.in_short} in {part.table.name!r} hides any number of records, so the release would tell "
+            f"{mechanism.summary} in {part.table.name!r} hides any number of records, so the release would tell "
             "nothing. Loosen the guarantee."
         )
     if part.totals:
@@ -108,7 +108,7 @@ def try_draws(part: PlannedTable, *, public: bool) -> None:
     except TooManyNumbersError as error:
         raise ArgumentError(
             f"Use mechanism='dirichlet', or loosen the guarantee: {part.table.prior.size} cells with "
-            f"{mechanism.in_short} in {part.table.name!r} are too many to draw their posterior."
+            f"{mechanism.summary} in {part.table.name!r} are too many to draw their posterior."
         ) from error
 
 

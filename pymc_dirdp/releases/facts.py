@@ -281,7 +281,7 @@ def _mechanism(stored: LoadedRelease) -> Lines:
     tables, plan, release = tuple(stored.tables.values()), stored.plan, stored.release
     kinds = [table.mechanism for table in tables]
     first, *others = dict.fromkeys(
-        one.in_short if one.tempered is None else f"{one.formula.partition(',')[0]}, {one.in_short}" for one in kinds
+        one.summary if one.tempered is None else f"{one.formula.partition(',')[0]}, {one.summary}" for one in kinds
     )
     more = f" and {_more(len(others), 'other')}" if others else ""
     yield Line("mechanism", f"{first}{more}; {plan.sampler} sampler", 0)
@@ -310,7 +310,7 @@ def _tables(stored: LoadedRelease) -> Lines:
 
 def _table(table: ReleasedTable) -> str:
     drawn = table.mechanism.tempered
-    parts = [f"{table.mechanism.in_short}, shape {table.prior.shape}"]
+    parts = [f"{table.mechanism.summary}, shape {table.prior.shape}"]
     if table.totals:
         parts[0] += f", publicly {totals_in_words(table.totals)}"
     if table.part.choice is not None:
@@ -349,7 +349,7 @@ def _notes(stored: LoadedRelease) -> Lines:
     """What the draws are, and what they are not."""
     # Tables of one category are beside an estimate, and hold no draw either.
     fitted = [part.table.name for part in stored.plan.publishing(Marginals)]
-    by_text = _alike((name, stored.tables[name].mechanism.draws_in_words) for name in fitted or stored.tables)
+    by_text = _alike((name, stored.tables[name].mechanism.draws_note) for name in fitted or stored.tables)
     for text, names in by_text.items():
         # Where all tables are alike, there is no need to name them again.
         yield Line(f"draws of {', '.join(names)}" if len(by_text) > 1 else "draws", text, 2)
@@ -402,7 +402,7 @@ def _better(advice: dict[str, list[str]]) -> Lines:
 
 def _use(stored: LoadedRelease) -> Lines:
     plan, drawn = stored.plan, bool(stored.plan.publishing(Draws))
-    kinds = dict.fromkeys(f"{type(part.mechanism).__name__}: {part.mechanism.in_short}" for part in plan.parts)
+    kinds = dict.fromkeys(f"{type(part.mechanism).__name__}: {part.mechanism.summary}" for part in plan.parts)
     how = (
         "pymc_dirdp.estimate(release) gives shares with their errors, and pymc_dirdp.analyse(release) draws from the "
         "posterior given what was published"

@@ -325,7 +325,7 @@ def _counts(name: str, found: Inferences, posterior: xr.Dataset, rng: np.random.
     with np.errstate(divide="ignore"):
         logs = np.log(shares).reshape(-1, *shape)
     try:
-        counts = np.stack([distribution.given(each).counts(1, rng)[0] for each in logs])
+        counts = np.stack([distribution.with_shares(each).counts(1, rng)[0] for each in logs])
     except ImpossibleError as error:
         raise ArgumentError(
             f"The posterior holds draws of {name!r} with which the release is impossible. Did your model use this "

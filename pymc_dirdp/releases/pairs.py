@@ -365,7 +365,7 @@ def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
     guarantee += [Line("not protected", "; ".join((truths, *public, "the categories", *others)), 1)]
     guarantee += [Line(choice.kind, choice.in_words, 1) for choice in plan.after]
     guarantee += [Line("assumed", "; ".join(_believed(plan)), 1), Line("adjacency", plan.adjacency, 2)]
-    how = [Line("mechanism", mechanism.in_short, 0), Line("mechanism", mechanism.in_short, 2)]
+    how = [Line("mechanism", mechanism.summary, 0), Line("mechanism", mechanism.summary, 2)]
     sd = f"{mechanism.drawn_noise.sd:.3g}"
     noise = [Line("noise", f"standard deviation {sd} in each cell of a column or a pair", 1)]
     if plan.n_records is not None:

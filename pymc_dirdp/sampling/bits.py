@@ -206,10 +206,10 @@ class Bits:
         half = lengths.max(initial=1) <= 32
         shifts: _Shifts = (32 - lengths).astype(np.uint32) if half else (64 - lengths).astype(np.uint64)
         values = self._leading(shifts)
-        again = np.flatnonzero(values >= limits)
-        while again.size:
-            values[again] = self._leading(shifts[again])
-            again = again[values[again] >= limits[again]]
+        rejected = np.flatnonzero(values >= limits)
+        while rejected.size:
+            values[rejected] = self._leading(shifts[rejected])
+            rejected = rejected[values[rejected] >= limits[rejected]]
         return values
 
     def _leading(self, shifts: _Shifts) -> Integers:

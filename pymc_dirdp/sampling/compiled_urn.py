@@ -25,7 +25,7 @@ from pymc_dirdp.arrays import Integers
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import compiled
 
-MOST_STEPS = 2**29
+MAX_STEPS = 2**29
 """Atoms, steps and categories of an urn are no more than this: numbers are compared byte by byte in 64 bits."""
 # The bits of a word of the source, and of a digit of a weight. A test makes it smaller, and enumerates all words.
 _WIDTH = 8
@@ -53,7 +53,7 @@ def urns_in_jumps(
     digits : int
     draws : int
     steps : int
-        No more than `MOST_STEPS`.
+        No more than `MAX_STEPS`.
     bits : Bits
         Bits of the operating system are not used: urns are divided among the cores then, and each part has its own.
     counts : array of int, shape (rows * draws, d)
@@ -61,7 +61,7 @@ def urns_in_jumps(
     words : int, default 2**16
         So many are asked for at a time, or more if they do not suffice for an urn.
     """
-    whole = np.array([min(weight >> digits, MOST_STEPS) for weight in weights], dtype=np.int64)
+    whole = np.array([min(weight >> digits, MAX_STEPS) for weight in weights], dtype=np.int64)
     size = -(-digits // 8)
     bytes_of = b"".join(((weight << 8 * size - digits) % 256**size).to_bytes(size) for weight in weights)
     fractions = np.frombuffer(bytes_of, dtype=np.uint8).reshape(len(weights), size)
@@ -83,10 +83,10 @@ def urns_in_jumps(
     # Urns are divided into so many parts for each core.
     together = -(-len(counts) // (cores * 4 if cores > 1 else 1))
     with ThreadPoolExecutor(cores) as threads:
-        each = [threads.submit(work, i, Bits() if cores > 1 else bits) for i in range(0, len(counts), together)]
-    for one in each:
+        tasks = [threads.submit(work, i, Bits() if cores > 1 else bits) for i in range(0, len(counts), together)]
+    for task in tasks:
         # The error of a thread is raised where its result is asked for.
-        one.result()
+        task.result()
 
 
 @cache
@@ -115,83 +115,83 @@ def _urns(
     and whatever was going on ends: that urn is not done.
     """
     d, used = counts.shape[1], 0
-    born, of, bars = np.empty(steps, np.int64), np.empty(steps, np.int64), np.empty(steps, np.int64)
-    found, atoms = np.empty(d, np.int64), np.empty(d, np.int64)
+    born, category_of, bars = np.empty(steps, np.int64), np.empty(steps, np.int64), np.empty(steps, np.int64)
+    copies_of, atoms = np.empty(d, np.int64), np.empty(d, np.int64)
     sums, digit = np.zeros((d, fractions.shape[1] + 1), np.int64), 0
     while done < len(counts):
-        row, at = rows[(start + done) // draws], used
+        row, position = rows[(start + done) // draws], used
         for k in range(d):
-            found[k], atoms[k] = 0, whole[row[k]]
+            copies_of[k], atoms[k] = 0, whole[row[k]]
         if used == 0 or (start + done) % draws == 0:
             digit = _add_up(fractions, row, sums)
         cells = sums[d - 1, 0] + 1 if digit < sums.shape[1] else 0
         first, left, new, k = atoms.sum(), steps, 0, -1
         if first == 0:
             # Were the first record to wait for its place among the cells, tiny weights would take billions of trials.
-            while k < 0 and at <= source.size:
-                k, at = _category(source, at, sums, digit)
-            atoms[k], found[k], first, left = 1, 1, 1, steps - 1
+            while k < 0 and position <= source.size:
+                k, position = _category(source, position, sums, digit)
+            atoms[k], copies_of[k], first, left = 1, 1, 1, steps - 1
         # Step 1: so many records are there already.
         records = 0
-        while cells > 0 and records < left and at <= source.size:
-            waited, at = _wait(source, at, first + records, cells, left - records)
+        while cells > 0 and records < left and position <= source.size:
+            waited, position = _wait(source, position, first + records, cells, left - records)
             records += waited
             if records == left:
                 break
             # A place that no weight covers is drawn again.
-            k, at = _category(source, at, sums, 0)
+            k, position = _category(source, position, sums, 0)
             if k >= 0:
-                born[new], of[new] = records, k
+                born[new], category_of[new] = records, k
                 new, records = new + 1, records + 1
         # Step 2.
         for i in range(new - 1, -1, -1):
-            copies, at = _before_a_bar(source, at, left - born[i] - 1, first + born[i])
-            found[of[i]] += 1 + copies
+            copies, position = _before_a_bar(source, position, left - born[i] - 1, first + born[i])
+            copies_of[category_of[i]] += 1 + copies
             left -= 1 + copies
         # Step 3.
-        at = _share_out(source, at, left, atoms, bars[: first - 1])
-        if at > source.size:
+        position = _share_out(source, position, left, atoms, bars[: first - 1])
+        if position > source.size:
             # Bytes were taken twice.
             break
         for k in range(d):
-            counts[done, k] = found[k] + atoms[k]
-        done, used = done + 1, at
+            counts[done, k] = copies_of[k] + atoms[k]
+        done, used = done + 1, position
     return done, used
 
 
-def _under(source: Any, at: int, part: int, whole: int) -> tuple[bool, int]:
+def _under(source: Any, position: int, part: int, whole: int) -> tuple[bool, int]:
     """True with probability part / whole, by the bytes of a uniform number until it is known; and the next byte."""
-    while at <= source.size:
-        found = 0
+    while position <= source.size:
+        product = 0
         for _ in range(3):
-            found = (found << _WIDTH) + whole * np.int64(source[at & (source.size - 1)])  # type: ignore[assignment]
-            at += 1
+            product = (product << _WIDTH) + whole * np.int64(source[position & (source.size - 1)])  # type: ignore[assignment]
+            position += 1
             part <<= _WIDTH
-            if found + whole <= part:
-                return True, at
-            if found >= part:
-                return False, at
-        part -= found
-    return False, at
+            if product + whole <= part:
+                return True, position
+            if product >= part:
+                return False, position
+        part -= product
+    return False, position
 
 
-def _below(source: Any, at: int, limit: int) -> tuple[int, int]:
+def _below(source: Any, position: int, limit: int) -> tuple[int, int]:
     """An integer below the limit: of a uniform number times it, whose bytes are drawn until it is known.
 
     The bytes say that the product lies in `[found, found + limit) / cells`. With at least `limit` cells this interval
     is no longer than 1, and so meets two integers at most. Until then bytes are added, whatever the limit.
     """
-    found, cells, value = 0, 1, 0
+    product, cells, value = 0, 1, 0
     while True:
-        found = (found << _WIDTH) + limit * np.int64(source[at & (source.size - 1)])  # type: ignore[assignment]
-        at, cells = at + 1, cells << _WIDTH
-        value = found // cells
-        if found + limit <= (value + 1) * cells:
-            return value, at
+        product = (product << _WIDTH) + limit * np.int64(source[position & (source.size - 1)])  # type: ignore[assignment]
+        position, cells = position + 1, cells << _WIDTH
+        value = product // cells
+        if product + limit <= (value + 1) * cells:
+            return value, position
         if cells >= limit:
             break
-    same, at = _under(source, at, (value + 1) * cells - found, limit)
-    return (value if same else value + 1), at
+    same, position = _under(source, position, (value + 1) * cells - product, limit)
+    return (value if same else value + 1), position
 
 
 def _add_up(fractions: Any, row: Any, sums: Any) -> int:
@@ -209,7 +209,7 @@ def _add_up(fractions: Any, row: Any, sums: Any) -> int:
     return first
 
 
-def _category(source: Any, at: int, sums: Any, first: int) -> tuple[int, int]:
+def _category(source: Any, position: int, sums: Any, first: int) -> tuple[int, int]:
     """The first sum above a uniform number with no digits but 0 before the first; or -1 if that is above all sums.
 
     Its first digit is no larger than that of the last sum, and the digits behind it are bytes.
@@ -217,15 +217,15 @@ def _category(source: Any, at: int, sums: Any, first: int) -> tuple[int, int]:
     low, high = 0, len(sums)
     for i in range(first, sums.shape[1]):
         if i == first:
-            digit, at = _below(source, at, sums[high - 1, i] + 1)
+            digit, position = _below(source, position, sums[high - 1, i] + 1)
         else:
-            digit, at = int(source[at & (source.size - 1)]), at + 1
+            digit, position = int(source[position & (source.size - 1)]), position + 1
         # Sums from low on are not known to be no larger, and those from high on are larger.
         low, high = _first_from(sums, i, low, high, digit), _first_from(sums, i, low, high, digit + 1)
         if low == high:
             break
     # Of equal numbers none is larger.
-    return (high if high < len(sums) else -1), at
+    return (high if high < len(sums) else -1), position
 
 
 def _first_from(sums: Any, digit: int, low: int, high: int, value: int) -> int:
@@ -239,7 +239,7 @@ def _first_from(sums: Any, digit: int, low: int, high: int, value: int) -> int:
     return low
 
 
-def _wait(source: Any, at: int, atoms: int, cells: int, most: int) -> tuple[int, int]:
+def _wait(source: Any, position: int, atoms: int, cells: int, most: int) -> tuple[int, int]:
     """The number of steps that copy an atom before one goes to the cells, or `most`."""
     passed = 0
     while passed < most:
@@ -247,52 +247,52 @@ def _wait(source: Any, at: int, atoms: int, cells: int, most: int) -> tuple[int,
         window = min(atoms // cells, most - passed) if atoms > cells * cells else 1
         free, g = True, 0
         if window == 1:
-            free, at = _under(source, at, atoms, atoms + cells)
+            free, position = _under(source, position, atoms, atoms + cells)
         while window > 1 and free and g < cells:
-            free, at = _under(source, at, atoms + g, atoms + g + window)
+            free, position = _under(source, position, atoms + g, atoms + g + window)
             g += 1
         if free:
             passed += window
             atoms += window
             continue
         if window == 1:
-            return passed, at
+            return passed, position
         # Step k of the window is the first with the probability of k steps that are free, and one that is not.
         accepted, k = False, 0
-        while not accepted and at <= source.size:
-            k, at = _below(source, at, window)
+        while not accepted and position <= source.size:
+            k, position = _below(source, position, window)
             accepted, g = True, 0
             while accepted and g <= cells:
-                accepted, at = _under(source, at, atoms + g, atoms + g + k)
+                accepted, position = _under(source, position, atoms + g, atoms + g + k)
                 g += 1
-        return passed + k, at
-    return most, at
+        return passed + k, position
+    return most, position
 
 
-def _before_a_bar(source: Any, at: int, stars: int, bars: int) -> tuple[int, int]:
+def _before_a_bar(source: Any, position: int, stars: int, bars: int) -> tuple[int, int]:
     """How many of some stars stand before the first of some bars, in an order that is uniform."""
     if stars > bars * bars:
         # Each bar stands before so many stars and earlier bars that it may follow.
-        found, at = _below(source, at, stars + 1)
+        count, position = _below(source, position, stars + 1)
         for b in range(2, bars + 1):
-            earlier, at = _under(source, at, found, stars + b)
+            earlier, position = _under(source, position, count, stars + b)
             if earlier:
-                found, at = _below(source, at, found)
-        return found, at
-    found = 0
-    while found < stars:
-        ends, at = _under(source, at, bars, stars + bars - found)
+                count, position = _below(source, position, count)
+        return count, position
+    count = 0
+    while count < stars:
+        ends, position = _under(source, position, bars, stars + bars - count)
         if ends:
             break
-        found += 1
-    return found, at
+        count += 1
+    return count, position
 
 
-def _share_out(source: Any, at: int, stars: int, atoms: Any, bars: Any) -> int:
+def _share_out(source: Any, position: int, stars: int, atoms: Any, bars: Any) -> int:
     """The stars between as many atoms of each category, in place of these numbers: bars stand between the atoms."""
     # A set of places in which each may stand several times: a bar stands at one of them, or where another one is.
     for b in range(len(bars)):
-        place, at = _below(source, at, stars + 1 + b)
+        place, position = _below(source, position, stars + 1 + b)
         bars[b] = place if place <= stars else bars[place - stars - 1]
     bars.sort()
     end, before = 0, 0
@@ -300,4 +300,4 @@ def _share_out(source: Any, at: int, stars: int, atoms: Any, bars: Any) -> int:
         end += atoms[k]
         after = 0 if end == 0 else (bars[end - 1] if end <= len(bars) else stars)
         atoms[k], before = after - before, after
-    return at
+    return position

@@ -123,105 +123,105 @@ def _draws(t: int, s: int, n: int, d: int, words: Words, noise: Integers, done: 
     used, answer = 0, 0
     while done < noise.size:
         if d == 0:
-            answer, at = _laplace(words, used, t, s)
+            answer, position = _laplace(words, used, t, s)
         else:
-            answer, at = _gaussian(words, used, t, n, d)
+            answer, position = _gaussian(words, used, t, n, d)
         if answer >= _TOO_LARGE:
             break
         noise[done] = answer
-        done, used = done + 1, at
+        done, used = done + 1, position
     return done, used, answer
 
 
-def _uniform(words: Words, at: int, n: int) -> tuple[int, int]:
+def _uniform(words: Words, position: int, n: int) -> tuple[int, int]:
     """A uniform number below n, or -1 if there are too few words, and the place of the next word."""
     length = 0
     while (n - 1) >> length > 0:
         length += 1
     if length == 0:
-        return 0, at
-    while at < words.size:
-        value = int(np.int64(words[at] >> np.uint64(64 - length)))
-        at += 1
+        return 0, position
+    while position < words.size:
+        value = int(np.int64(words[position] >> np.uint64(64 - length)))
+        position += 1
         if value < n:
-            return value, at
-    return -1, at
+            return value, position
+    return -1, position
 
 
-def _coin(words: Words, at: int, a: int, b: int, c: int, d: int) -> tuple[int, int]:
+def _coin(words: Words, position: int, a: int, b: int, c: int, d: int) -> tuple[int, int]:
     """1 with probability exp(-(a / b) (c / d)), otherwise 0; -1 without words."""
     k = 1
     while True:
-        value, at = _uniform(words, at, k)
+        value, position = _uniform(words, position, k)
         if value == 0:
-            value, at = _uniform(words, at, b)
+            value, position = _uniform(words, position, b)
             if 0 <= value < a:
-                value, at = _uniform(words, at, d)
+                value, position = _uniform(words, position, d)
                 if 0 <= value < c:
                     k += 1
                     continue
-        return (-1 if value < 0 else k & 1), at
+        return (-1 if value < 0 else k & 1), position
 
 
-def _coins(words: Words, at: int, times: int, a: int, b: int) -> tuple[int, int]:
+def _coins(words: Words, position: int, times: int, a: int, b: int) -> tuple[int, int]:
     """1 if that many coins with probability exp(-a / b) are all 1, otherwise 0; -1 without words."""
     answer = 1
     while times > 0 and answer == 1:
-        answer, at = _coin(words, at, a, b, 1, 1)
+        answer, position = _coin(words, position, a, b, 1, 1)
         times -= 1
-    return answer, at
+    return answer, position
 
 
-def _laplace(words: Words, at: int, t: int, s: int) -> tuple[int, int]:
+def _laplace(words: Words, position: int, t: int, s: int) -> tuple[int, int]:
     while True:
-        u, at = _uniform(words, at, t)
+        u, position = _uniform(words, position, t)
         if u < 0:
-            return _NO_WORDS, at
-        coin, at = _coin(words, at, u, t, 1, 1)
+            return _NO_WORDS, position
+        coin, position = _coin(words, position, u, t, 1, 1)
         if coin == 0:
             continue
         v = 0
         while coin == 1:
-            coin, at = _coin(words, at, 1, 1, 1, 1)
+            coin, position = _coin(words, position, 1, 1, 1, 1)
             v += coin
         if coin < 0:
-            return _NO_WORDS, at
+            return _NO_WORDS, position
         if v >= _LIMIT // t:
-            return _TOO_LARGE, at
+            return _TOO_LARGE, position
         size = (u + t * v) // s
-        negative, at = _uniform(words, at, 2)
+        negative, position = _uniform(words, position, 2)
         if negative < 0:
-            return _NO_WORDS, at
+            return _NO_WORDS, position
         if negative == 0:
-            return size, at
+            return size, position
         if size > 0:
-            return -size, at
+            return -size, position
 
 
-def _gaussian(words: Words, at: int, t: int, n: int, d: int) -> tuple[int, int]:
+def _gaussian(words: Words, position: int, t: int, n: int, d: int) -> tuple[int, int]:
     while True:
-        x, at = _laplace(words, at, t, 1)
+        x, position = _laplace(words, position, t, 1)
         if x >= _TOO_LARGE:
-            return x, at
+            return x, position
         if abs(x) >= _LIMIT // (d * t):
-            return _TOO_LARGE, at
+            return _TOO_LARGE, position
         distance = abs(abs(x) * d * t - n)
         b, e = 2 * n, d * t * t
         i, y = distance // b, distance % b
         j, z = distance // e, distance % e
         if i > 0 and j >= _LIMIT // i:
-            return _TOO_LARGE, at
-        accepted, at = _coins(words, at, i * j, 1, 1)
+            return _TOO_LARGE, position
+        accepted, position = _coins(words, position, i * j, 1, 1)
         if accepted == 1:
-            accepted, at = _coins(words, at, i, z, e)
+            accepted, position = _coins(words, position, i, z, e)
         if accepted == 1:
-            accepted, at = _coins(words, at, j, y, b)
+            accepted, position = _coins(words, position, j, y, b)
         if accepted == 1:
-            accepted, at = _coin(words, at, y, b, z, e)
+            accepted, position = _coin(words, position, y, b, z, e)
         if accepted < 0:
-            return _NO_WORDS, at
+            return _NO_WORDS, position
         if accepted == 1:
-            return x, at
+            return x, position
 
 
 @cache

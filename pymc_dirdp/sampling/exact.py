@@ -12,7 +12,7 @@ from pymc_dirdp.arrays import Array, Integers, different
 from pymc_dirdp.checks import at_least, checked_counts, integer, positive, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.bits import _POWERS, Bits
-from pymc_dirdp.sampling.compiled_urn import MOST_STEPS, urns_in_jumps
+from pymc_dirdp.sampling.compiled_urn import MAX_STEPS, urns_in_jumps
 from pymc_dirdp.sampling.discrete_noise import over_one_power
 
 # So many steps are drawn at once. Their arrays take a few megabytes.
@@ -82,8 +82,8 @@ def _urn(
     n_rows, d = which.shape
     # An urn for each draw of each row, the draws of a row one after the other.
     counts, jumps = np.zeros((n_rows, draws, d), dtype=np.int64), np.zeros(n_rows, dtype=np.bool_)
-    if steps * n_rows * draws >= worth and max(steps, d) <= MOST_STEPS:
-        whole = np.array([min(weight >> digits, MOST_STEPS) for weight in weights], dtype=np.int64)
+    if steps * n_rows * draws >= worth and max(steps, d) <= MAX_STEPS:
+        whole = np.array([min(weight >> digits, MAX_STEPS) for weight in weights], dtype=np.int64)
         jumps = whole[which].sum(axis=1) <= steps
         drawn = counts if jumps.all() else counts[jumps]
         urns_in_jumps(which[jumps], weights, digits, draws=draws, steps=steps, bits=bits, counts=drawn.reshape(-1, d))
@@ -94,8 +94,8 @@ def _urn(
     for start in range(0, len(walked), side_by_side):
         part = walked[start : start + side_by_side]
         row = np.arange(start, start + len(part)) // draws
-        some = np.array(weights, dtype=object)[which[slow[row[0] : row[-1] + 1]]]
-        _of_rows(some, row - row[0], digits, steps, bits, part)
+        slow_weights = np.array(weights, dtype=object)[which[slow[row[0] : row[-1] + 1]]]
+        _of_rows(slow_weights, row - row[0], digits, steps, bits, part)
     counts[slow] = walked.reshape(-1, draws, d)
     return np.ascontiguousarray(counts.swapaxes(0, 1))
 
@@ -120,7 +120,7 @@ def _of_rows(rows: NDArray[np.object_], row: Integers, digits: int, steps: int, 
 
 def _in_python(cumulative: list[int], cells: int, digits: int, steps: int, bits: Bits) -> Integers:
     """The counts of one draw, shape (d,), with numbers of any size."""
-    uniform, one = bits.uniform, 1 << digits
+    uniform, denominator = bits.uniform, 1 << digits
     # The first category whose cumulative weight exceeds the point.
     records = [bisect_right(cumulative, uniform(cumulative[-1]))]
     while len(records) < steps:
@@ -129,7 +129,7 @@ def _in_python(cumulative: list[int], cells: int, digits: int, steps: int, bits:
         if cell < earlier:
             records.append(records[cell])
         else:
-            category = bisect_right(cumulative, ((cell - earlier) << digits) + uniform(one))
+            category = bisect_right(cumulative, ((cell - earlier) << digits) + uniform(denominator))
             # A place that no weight covers is drawn again.
             if category < len(cumulative):
                 records.append(category)
@@ -156,8 +156,8 @@ def _walk(
     start, length = 0, max(1, _AT_ONCE // urns)
     while start < steps:
         stop = min(start + length, steps) if start else 1
-        seen = records[:, :start]
-        block = _block(seen, stop, row, cells, within, later, bits) if start else _first(first, row, bits)
+        earlier = records[:, :start]
+        block = _block(earlier, stop, row, cells, within, later, bits) if start else _first(first, row, bits)
         records[:, start:stop] = block
         places = block + d * np.arange(urns)[:, None]
         counts += np.bincount(places.ravel(), minlength=counts.size).reshape(counts.shape)
@@ -181,30 +181,30 @@ class _Weights:
         The bits that are left are drawn where they matter.
         """
         # At most so many cumulative weights are below the point or equal to it, and this one may be equal to it.
-        found, width = np.zeros(len(points), dtype=np.int64), 1 << (self.outside.bit_length() - 1)
+        category, width = np.zeros(len(points), dtype=np.int64), 1 << (self.outside.bit_length() - 1)
         while width:
-            further = found + width
+            further = category + width
             inside = further <= self.outside
             inside &= self._high[row, np.minimum(further, self.outside) - 1] <= points
-            found[inside] = further[inside]
+            category[inside] = further[inside]
             width >>= 1
         if self._left.any():
-            for i in np.flatnonzero((self._high[row, found - 1] == points) & (self._left[row] > 0)).tolist():
+            for i in np.flatnonzero((self._high[row, category - 1] == points) & (self._left[row] > 0)).tolist():
                 left = int(self._left[row[i]])
                 point = (int(points[i]) << left) + bits.uniform(1 << left)
-                found[i] = bisect_right(self._cumulative[row[i]].tolist(), point)
-        return found
+                category[i] = bisect_right(self._cumulative[row[i]].tolist(), point)
+        return category
 
 
 def _first(weights: _Weights, row: Integers, bits: Bits) -> Integers:
     """The category of the first record of each urn, shape (urns, 1)."""
-    found = np.empty(len(row), dtype=np.int64)
+    category = np.empty(len(row), dtype=np.int64)
     todo = np.arange(len(row))
     while todo.size:
-        of = row[todo]
-        found[todo] = weights.categories(bits.uniforms(1 << weights.leading[of]), of, bits)
-        todo = todo[found[todo] == weights.outside]
-    return found[:, None]
+        rows = row[todo]
+        category[todo] = weights.categories(bits.uniforms(1 << weights.leading[rows]), rows, bits)
+        todo = todo[category[todo] == weights.outside]
+    return category[:, None]
 
 
 def _block(
@@ -219,30 +219,30 @@ def _block(
     """The categories of the records behind the earlier ones up to `stop`, shape (urns, stop - start)."""
     urns, start = earlier.shape
     length = stop - start
-    at = np.tile(np.arange(start, stop), urns)
+    record = np.tile(np.arange(start, stop), urns)
     row = np.repeat(row, length)
-    limits = at + cells[row]
+    limits = record + cells[row]
     # Each record has a place: that of an earlier one, which it copies, or a cell behind these, where the weights are.
-    place, found = bits.uniforms(limits), np.empty_like(at)
-    new = np.flatnonzero(place >= at)
+    place, category = bits.uniforms(limits), np.empty_like(record)
+    new = np.flatnonzero(place >= record)
     while new.size:
-        of = row[new]
-        points = (place[new] - at[new]) << within[of]
+        rows = row[new]
+        points = (place[new] - record[new]) << within[rows]
         if within.any():
-            points += bits.uniforms(1 << within[of])
-        found[new] = weights.categories(points, of, bits)
+            points += bits.uniforms(1 << within[rows])
+        category[new] = weights.categories(points, rows, bits)
         # A place that no weight covers is drawn again.
-        again = new[found[new] == weights.outside]
-        place[again] = bits.uniforms(limits[again])
-        new = again[place[again] >= at[again]]
-    copies = np.flatnonzero(place < at)
+        rejected = new[category[new] == weights.outside]
+        place[rejected] = bits.uniforms(limits[rejected])
+        new = rejected[place[rejected] >= record[rejected]]
+    copies = np.flatnonzero(place < record)
     draw, place = copies // length, place[copies]
     within_block = place >= start
     before = ~within_block
-    found[copies[before]] = earlier[draw[before], place[before]]
+    category[copies[before]] = earlier[draw[before], place[before]]
     # A copy of a record of this block is followed to its origin, in steps that double.
     copies = copies[within_block]
-    origin = np.arange(at.size)
+    origin = np.arange(record.size)
     origin[copies] = draw[within_block] * length + place[within_block] - start
     todo = copies
     while todo.size:
@@ -250,8 +250,8 @@ def _block(
         differ = further != origin[todo]
         origin[todo] = further
         todo = todo[differ]
-    found[copies] = found[origin[copies]]
-    return found.reshape(urns, length)
+    category[copies] = category[origin[copies]]
+    return category.reshape(urns, length)
 
 
 @dataclass(frozen=True)
@@ -295,9 +295,9 @@ def grid_share(alpha: ArrayLike, r: float, n_records: int, *, steps: int) -> Gri
     >>> grid_share([1, 1], 0.5, 196, steps=10_000).variance
     0.01
     """
-    wanted, m = positive_array(alpha=alpha, min_entries=1), integer(1, steps=steps)
-    d = wanted.shape[-1]
-    return GridShare(weight=d / (2 * m + d), variance=_largest_concentration(wanted, r, n_records) / m)
+    priors, m = positive_array(alpha=alpha, min_entries=1), integer(1, steps=steps)
+    d = priors.shape[-1]
+    return GridShare(weight=d / (2 * m + d), variance=_largest_concentration(priors, r, n_records) / m)
 
 
 def default_steps(alpha: ArrayLike, r: float, n_records: int) -> int:
@@ -319,9 +319,9 @@ def default_steps(alpha: ArrayLike, r: float, n_records: int) -> int:
         10,000,000, because steps take time. Where a row's `u0` is above 100,000 the grid adds more than 1 %, the share
         `u0 / steps` of :func:`grid_share`.
     """
-    wanted = positive_array(alpha=alpha, min_entries=1)
-    finer = min(100_000, _largest_concentration(wanted, r, n_records))
-    return max(math.ceil(100 * finer), fewest_steps(wanted.shape[-1]))
+    priors = positive_array(alpha=alpha, min_entries=1)
+    finer = min(100_000, _largest_concentration(priors, r, n_records))
+    return max(math.ceil(100 * finer), fewest_steps(priors.shape[-1]))
 
 
 def fewest_steps(d: int) -> int:
@@ -365,17 +365,17 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
     ----------
     Theory, section 11.
     """
-    wanted = positive_array(alpha=alpha, min_entries=1)
-    whole = checked_counts(counts, wanted.shape).astype(np.int64)
+    prior_table = positive_array(alpha=alpha, min_entries=1)
+    whole = checked_counts(counts, prior_table.shape).astype(np.int64)
     # Priors are public, and most of them have few different entries; so have counts of many cells.
-    priors, of_prior = different(wanted)
-    seen, of_count = different(whole)
+    priors, of_prior = different(prior_table)
+    distinct_counts, of_count = different(whole)
     pairs, which = different(of_count * len(priors) + of_prior)
     (per_record, *prior), digits = over_one_power([positive(r=r), *priors.tolist()])
-    weights = [per_record * int(seen[i // len(priors)]) + prior[i % len(priors)] for i in pairs.tolist()]
-    d = wanted.shape[-1]
+    weights = [per_record * int(distinct_counts[i // len(priors)]) + prior[i % len(priors)] for i in pairs.tolist()]
+    d = prior_table.shape[-1]
     table = _urn(weights, which.reshape(-1, d), digits, integer(1, steps=steps), integer(1, draws=draws), bits)
-    return table.reshape(-1, *wanted.shape)
+    return table.reshape(-1, *prior_table.shape)
 
 
 def exact_dirichlet(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: int, draws: int, bits: Bits) -> Array:

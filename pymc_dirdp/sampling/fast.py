@@ -139,15 +139,15 @@ def on_public_grid(y: Array, total: Array | float = 1.0) -> Array:
     scales = np.broadcast_to(2**32 / total, (*y.shape[:-1], 1)).reshape(-1, 1)
     at_once = max(1, _BLOCK // rows.shape[1])
     for i in range(0, len(rows), at_once):
-        some, scale = rows[i : i + at_once], scales[i : i + at_once]
+        chunk, scale = rows[i : i + at_once], scales[i : i + at_once]
         sums = np.zeros_like(scale)
         # Each step takes longer from memory than from the cache of a core.
         for j in range(0, rows.shape[1], _BLOCK):
-            block = some[:, j : j + _BLOCK]
+            block = chunk[:, j : j + _BLOCK]
             block *= scale
             np.rint(block, out=block)
             # Half of `2 k + 1`. Doubles hold the halves and their sums exactly, and so the shares to the last bit.
             block += 0.5
             sums += block.sum(axis=-1, keepdims=True)
-        some /= sums
+        chunk /= sums
     return rows.reshape(y.shape)

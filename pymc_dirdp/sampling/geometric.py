@@ -71,7 +71,7 @@ def zero_sum_laplace(scale: Fraction, cells: int, bits: Bits) -> NDArray[np.obje
         gains = [max(x, -1 - x) for x in two_sided]
         if _accepted(sum(gains), mode, scale, cells, bits):
             break
-    losses = uniform_list(sum(gains), cells, bits.uniform)
+    losses = uniform_composition(sum(gains), cells, bits.uniform)
     noise = np.empty(cells, dtype=object)
     noise[:] = [gain - loss for gain, loss in zip(gains, losses, strict=True)]
     return noise
@@ -112,7 +112,7 @@ def _fast_sums(scale: float, tables: int, cells: int, rng: np.random.Generator) 
     return sums
 
 
-def uniform_list(total: int, cells: int, uniform: Callable[[int], int]) -> list[int]:
+def uniform_composition(total: int, cells: int, uniform: Callable[[int], int]) -> list[int]:
     """Integers of at least 0 that add up to `total`, every list as likely as any other."""
     places = total + cells - 1
     # The separators are a uniform set of places; so are the places that are no separators, which may be fewer.
@@ -243,7 +243,7 @@ def joint_noise(scale: Fraction, blocks: Blocks, bits: Bits, first: int | None =
     radius, unit = common_radius(scale, blocks, bits), math.lcm(*(m for _, m in blocks))
     drawn = [uniform_point(ball, radius * m // unit, bits.uniform) for ball, m in blocks[:first]]
     noise = np.empty(sum(map(len, drawn)), dtype=object)
-    noise[:] = [z for one in drawn for z in one]
+    noise[:] = [z for vector in drawn for z in vector]
     return noise
 
 
@@ -273,11 +273,11 @@ def uniform_point(ball: Ball, radius: int, uniform: Uniform) -> list[int]:
     for i in range(gains):
         j = i + uniform(ball.cells - i)
         order[i], order[j] = order[j], order[i]
-    for cell, more in zip(order, uniform_list(norm - gains, gains, uniform), strict=False):
-        noise[cell] = more + 1 if ball.zero_sum or uniform(2) else -more - 1
+    for cell, size in zip(order, uniform_composition(norm - gains, gains, uniform), strict=False):
+        noise[cell] = size + 1 if ball.zero_sum or uniform(2) else -size - 1
     if ball.zero_sum:
-        for cell, less in zip(order[gains:], uniform_list(norm, ball.cells - gains, uniform), strict=True):
-            noise[cell] = -less
+        for cell, size in zip(order[gains:], uniform_composition(norm, ball.cells - gains, uniform), strict=True):
+            noise[cell] = -size
     return noise
 
 
@@ -293,7 +293,7 @@ def common_radius(scale: Fraction, blocks: Blocks, bits: Bits) -> int:
     left, counted = 1 / (scale * unit) - slope, Counter(blocks)
 
     def log_points(radius: int) -> int:
-        return math.prod(ball.points(radius * m // unit) ** many for (ball, m), many in counted.items())
+        return math.prod(ball.points(radius * m // unit) ** count for (ball, m), count in counted.items())
 
     highest = log_points(touched)
     while True:
@@ -319,12 +319,12 @@ def _tangent(scale: Fraction, blocks: Blocks) -> tuple[int, Fraction]:
     unit, counted = math.lcm(*(m for _, m in blocks)), Counter(blocks)
     rate = 1 / (scale * unit)
 
-    def flat(at: int) -> bool:
+    def flat(limit: int) -> bool:
         rise = 0.0
-        for (ball, m), many in counted.items():
-            points = ball.points(at * m)
-            rise += many * m * math.log1p((ball.points(at * m + 1) - points) / points)
-        return rise + 1 / at <= 1 / scale
+        for (ball, m), count in counted.items():
+            points = ball.points(limit * m)
+            rise += count * m * math.log1p((ball.points(limit * m + 1) - points) / points)
+        return rise + 1 / limit <= 1 / scale
 
     high = 1
     while not flat(high):
@@ -348,14 +348,14 @@ def _tangent(scale: Fraction, blocks: Blocks) -> tuple[int, Fraction]:
         digits *= 2
 
 
-def _slope(counted: Counter[tuple[Ball, int]], at: int, side: int, error: Decimal) -> Decimal:
+def _slope(counted: Counter[tuple[Ball, int]], limit: int, side: int, error: Decimal) -> Decimal:
     """The slope after (`side` 1, from above) or before (0, from below) the limits `at * m`, per norm of one record."""
     total = Decimal(0)
-    for (ball, m), many in counted.items():
-        points = [Decimal(ball.points(at * m + side - 1 + i)) for i in range(2)]
+    for (ball, m), count in counted.items():
+        points = [Decimal(ball.points(limit * m + side - 1 + i)) for i in range(2)]
         # An error of the quotient, which is above 1, is one of its logarithm.
         rise = (points[1] / points[0]).ln()
-        total += many * m * (rise * (1 + error) + 3 * error if side else rise * (1 - error) - 3 * error)
+        total += count * m * (rise * (1 + error) + 3 * error if side else rise * (1 - error) - 3 * error)
     return total * (1 + error) if side else total * (1 - error)
 
 
@@ -371,8 +371,8 @@ def fast_joint_noise(distribution: JointBalls, size: int, rng: np.random.Generat
     limits = {m: distribution.limits(m, drawn) for m in set(distribution.records)}
     tables = {ball: (ball.log_points(np.arange(int(radii[-1]) + 1)), ball) for ball in set(distribution.balls)}
     lists = list(zip(distribution.balls, distribution.records, strict=True))[:first]
-    each = [_fast_points(ball, tables[ball][0], limits[m], rng) for ball, m in lists]
-    return np.concatenate(each, axis=1)
+    vectors = [_fast_points(ball, tables[ball][0], limits[m], rng) for ball, m in lists]
+    return np.concatenate(vectors, axis=1)
 
 
 def _fast_points(ball: Ball, log_points: Array, limits: Integers, rng: np.random.Generator) -> Array:
@@ -384,8 +384,8 @@ def _fast_points(ball: Ball, log_points: Array, limits: Integers, rng: np.random
         return np.zeros((size, d))
     shells = ball.log_shells(most)
     shares = np.cumsum(np.exp(shells - shells.max(axis=1, keepdims=True)), axis=1)
-    of = shares[np.maximum(norms, 1) - 1]
-    gains = 1 + np.sum(of < rng.random((size, 1)) * of[:, -1:], axis=1, keepdims=True)
+    cumulative = shares[np.maximum(norms, 1) - 1]
+    gains = 1 + np.sum(cumulative < rng.random((size, 1)) * cumulative[:, -1:], axis=1, keepdims=True)
     first = rng.random((size, d)).argsort(axis=1).argsort(axis=1) < gains
     raised = 1.0 * first + _fast_list((norms[:, None] - gains)[:, 0], first, rng)
     if ball.zero_sum:

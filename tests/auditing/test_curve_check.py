@@ -56,7 +56,7 @@ def test_what_is_no_mechanism_is_refused_with_where_those_of_a_release_are(thing
 @pytest.mark.parametrize("name", ["Dirichlet, unequal", "Dirichlet, add-remove"])
 def test_both_directions_are_looked_at(name, named):
     mechanism = named(name)
-    x, y = mechanism.worst_pair()
+    x, y = mechanism.worst_neighbours()
     for there, back in zip(check_curve(mechanism).points, check_curve(mechanism, pair=(y, x)).points, strict=True):
         assert back.lost == pytest.approx(there.lost, rel=1e-9)
 

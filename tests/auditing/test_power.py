@@ -70,7 +70,7 @@ def test_the_true_value_that_is_named_is_refuted_nine_times_in_ten(name):
 
 def test_more_draws_and_less_confidence_refute_more():
     mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(3), 0.3)
-    pair = mechanism.worst_pair()
+    pair = mechanism.worst_neighbours()
     measure = measures(mechanism, None, 1e-3)[0]
     family = family_of(mechanism, *pair, measure)
     assert family.name == "the same mechanism with a larger r"
@@ -88,7 +88,7 @@ def test_what_has_no_distribution_here_is_compared_with_simple_noise():
     assert family_of(None, np.zeros(2), np.ones(2), pure).name.startswith("geometric noise")
     # A Dirichlet distribution guarantees no pure epsilon, so its own family says nothing about one.
     mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(2), 0.3)
-    assert family_of(mechanism, *mechanism.worst_pair(), pure).name.startswith("geometric noise")
+    assert family_of(mechanism, *mechanism.worst_neighbours(), pure).name.startswith("geometric noise")
 
 
 @pytest.mark.parametrize("trials", [1_000, 100_000])

@@ -132,7 +132,7 @@ def coverage(
         seconds = max(seconds, time.process_time() - start)
         shares.append(float(np.mean(covered)))
         counts.append(float(np.mean(covered_counts)))
-    return shares, counts, seconds, worth, planned.parts[0].mechanism.in_short
+    return shares, counts, seconds, worth, planned.parts[0].mechanism.summary
 
 
 if __name__ == "__main__":

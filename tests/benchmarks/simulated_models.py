@@ -26,7 +26,7 @@ def noisy_data(
     parts: Sequence[PlannedTable], counts: Mapping[str, Array], rng: np.random.Generator
 ) -> dict[str, Array]:
     """Made-up counts with the noise of a plan."""
-    mechanisms = {part.table.name: getattr(part.mechanism, "alike_alone", part.mechanism) for part in parts}
+    mechanisms = {part.table.name: getattr(part.mechanism, "equivalent_alone", part.mechanism) for part in parts}
     return {name: mechanism.releases(counts[name], 1, random_seed=rng)[0] for name, mechanism in mechanisms.items()}
 
 

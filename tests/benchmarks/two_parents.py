@@ -23,7 +23,7 @@ import numpy as np
 
 import pymc_dirdp as dirdp
 from examples.experiments.declared_data import read, train_and_test
-from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget
 from pymc_dirdp.privacy.bounded_loss import BoundedRange
 from pymc_dirdp.privacy.composition import Composition
 
@@ -88,7 +88,7 @@ def private(codes, sizes, most, guarantee, rng):
     def choice(inverse):
         return Composition(((BoundedRange(inverse), len(sizes) - 1),))
 
-    width = largest_safe(lambda inverse: log_excess(*choice(inverse).loss(part)), rtol=1e-4)
+    width = largest_satisfying(lambda inverse: log_ratio_to_budget(*choice(inverse).loss(part)), rtol=1e-4)
     scale = 2 * (3 + 2 / n) / width
 
     def choose(scores):

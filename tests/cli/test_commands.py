@@ -466,7 +466,7 @@ def test_an_unreachable_guarantee(alone, declare, run):
     declare(('kind = "ApproxDP"      ', 'kind = "PureDP"'), ("delta = 1e-6", ""), ('"geometric"', '"gaussian"'))
     code, _, error = run("plan", "survey.toml")
     assert code == 4
-    assert "keeps no PureDP" in error
+    assert "does not satisfy PureDP" in error
 
 
 def test_a_structure_that_is_none(alone, declare, run):

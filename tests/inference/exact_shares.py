@@ -98,7 +98,7 @@ def _row(alpha, said, mean, total):
     x = np.arange(total + 1.0)
     logs = np.array(
         [
-            gammaln(x + a) - gammaln(x + 1) - gammaln(a) + sum(one.of_cells(x, np.full(len(x), i)) for one in said)
+            gammaln(x + a) - gammaln(x + 1) - gammaln(a) + sum(one.cell_loglik(x, np.full(len(x), i)) for one in said)
             for i, a in enumerate(alpha)
         ]
     )
@@ -108,7 +108,7 @@ def _row(alpha, said, mean, total):
         weights = np.exp(logs + tilt * x - (logs + tilt * x).max(axis=1, keepdims=True))
         below = (weights @ x / weights.sum(axis=1)).sum() < mean
         low, high = (tilt, high) if below else (low, tilt)
-    factor = gammaln(x + 1) - gammaln(x + alpha.sum()) - tilt * x + sum(one.of_total(x) for one in said)
+    factor = gammaln(x + 1) - gammaln(x + alpha.sum()) - tilt * x + sum(one.total_loglik(x) for one in said)
     return _Row([_trimmed(one) for one in logs + tilt * x], factor, total)
 
 

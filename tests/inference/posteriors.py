@@ -66,8 +66,8 @@ LIKELIHOODS = {
 
 def estimate(posterior, prob=(0.5, 0.8, 0.95)):
     """That of a row with a public total."""
-    [(_, counts)] = posterior.solved.marginals
-    known = posterior.solved
+    [(_, counts)] = posterior.batch.marginals
+    known = posterior.batch
     row = KnownRows(known.alpha, known.totals, counts, known.units)
     return estimate_of_rows([row], prob, posterior.log_evidence)
 
@@ -149,7 +149,7 @@ def tabulated(log_likelihood):
 
 def draw(posterior, draws, rng):
     """Draws of counts and shares of one row with a known total."""
-    counts = posterior.solved.draw(draws, rng)[:, 0]
+    counts = posterior.batch.draw(draws, rng)[:, 0]
     return Draws(counts, draw_shares(counts, posterior.alpha, rng))
 
 

@@ -196,7 +196,7 @@ def test_shares_are_asked_for_after_everything_else():
     asked.estimate([0.5])
     asked.counts(2, np.random.default_rng(1))
     logs = np.log(np.random.default_rng(2).dirichlet(np.ones(output.prior.shape[-1]), output.prior.shape[:-1]))
-    one, other = fresh.given(logs), asked.given(logs)
+    one, other = fresh.with_shares(logs), asked.with_shares(logs)
     assert one.log_evidence == other.log_evidence != asked.log_evidence
     draws = [each.counts(5, np.random.default_rng(3)) for each in (one, other)]
     np.testing.assert_array_equal(*draws)

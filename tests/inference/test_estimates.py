@@ -6,10 +6,10 @@ from scipy.special import betainc
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.estimates import RowGiven, given_total
+from pymc_dirdp.inference.estimates import RowWithUncertainTotal, given_total
 from pymc_dirdp.inference.observed_table import MechanismOutput
 from pymc_dirdp.inference.rows import RowPosterior
-from pymc_dirdp.inference.tree import Cells, Group, Spread
+from pymc_dirdp.inference.tree import Cells, Group, Pmf
 from pymc_dirdp.mechanisms import DiscreteGaussianMechanism, GeometricMechanism
 
 from .exact_shares import below, share_distributions
@@ -99,8 +99,8 @@ def test_a_few_totals_that_are_known_apart_are_one_distribution():
     posterior = row("geometric", total=12)
     group = Group(Cells(posterior))
     group.start(total=6)
-    alone = Spread(12, np.ones((1, 1)))
-    found = RowGiven(posterior.alpha, group.given(given_total(posterior.alpha, alone)))
+    alone = Pmf(12, np.ones((1, 1)))
+    found = RowWithUncertainTotal(posterior.alpha, group.child_points(given_total(posterior.alpha, alone)))
     known = estimate(posterior)
     np.testing.assert_allclose(found.count_means, known.count_means, rtol=1e-10)
     np.testing.assert_allclose(found.count_moments[1], known.count_sds, rtol=1e-9)

@@ -10,7 +10,7 @@ from scipy.special import gammaln, logsumexp
 import pymc_dirdp as dirdp
 from pymc_dirdp.inference import joint_rows
 from pymc_dirdp.inference.joint_rows import JointRows, multiplications
-from pymc_dirdp.inference.joint_tables import JointTables, Shells
+from pymc_dirdp.inference.joint_tables import JointTables, RadialPosterior
 from pymc_dirdp.inference.numbers import ImpossibleError
 from pymc_dirdp.mechanisms.joint import JointNoise
 from pymc_dirdp.mechanisms.outputs import BlockLikelihood
@@ -121,22 +121,22 @@ def test_many_cells_beside_short_noise(zero_sum, cells):
     noisy = np.where(np.arange(cells) % 4 == 3, -1, rng.integers(0, 9, cells))
     alpha = 10.0 ** rng.uniform(-2, 2, cells)
     block = BlockLikelihood(Ball(cells, zero_sum), noisy.astype(float), np.arange(most + 1))
-    found = Shells(block, alpha, None, None)
+    found = RadialPosterior(block, alpha, None, None)
     of_cell, base = weights_of(
         lambda x: gammaln(x + alpha[:, None]) - gammaln(x + 1) - gammaln(alpha)[:, None], noisy, most
     )
     change = np.subtract.outer(np.arange(most + 1), np.arange(most + 1))
     norm = np.add.outer(np.arange(most + 1), np.arange(most + 1)) / (1 + zero_sum)
     totals = np.maximum(noisy.sum() + change, 0)
-    of_total = np.exp(gammaln(totals + 1) + gammaln(alpha.sum()) - gammaln(totals + alpha.sum()) + float(base))
-    of_total[(norm > most) | ((change != 0) & zero_sum)] = 0
-    prior = cell_by_cell(of_cell, most) * of_total
+    total_loglik = np.exp(gammaln(totals + 1) + gammaln(alpha.sum()) - gammaln(totals + alpha.sum()) + float(base))
+    total_loglik[(norm > most) | ((change != 0) & zero_sum)] = 0
+    prior = cell_by_cell(of_cell, most) * total_loglik
     inside = [float(prior[norm <= s].sum()) for s in range(most + 1)]
     np.testing.assert_allclose(np.exp(found.log_inside), inside, rtol=1e-11)
     log_reach = -0.3 * np.arange(most + 1)
     reach = np.exp(-0.3 * norm)
     means = [
-        z + float((cell_by_cell(of_cell, most, marked=k) * of_total * reach).sum() / (prior * reach).sum())
+        z + float((cell_by_cell(of_cell, most, marked=k) * total_loglik * reach).sum() / (prior * reach).sum())
         for k, z in enumerate(noisy)
     ]
     cells_found = found.marginals(found.weights(log_reach))
@@ -204,7 +204,9 @@ STRONG = {
 @pytest.mark.parametrize("name", STRONG)
 def test_priors_of_any_strength(name):
     noisy, alpha, most = (np.array(part) for part in STRONG[name])
-    found = Shells(BlockLikelihood(Ball(len(noisy), True), noisy.astype(float), np.arange(most + 1)), alpha, None, None)
+    found = RadialPosterior(
+        BlockLikelihood(Ball(len(noisy), True), noisy.astype(float), np.arange(most + 1)), alpha, None, None
+    )
     of_cell, base = weights_of(
         lambda x: gammaln(x + alpha[:, None]) - gammaln(x + 1) - gammaln(alpha)[:, None], noisy, int(most)
     )
@@ -221,7 +223,7 @@ def test_only_one_table_is_within_reach():
     """Cells that lose are scaled by steps of which none is taken."""
     noisy = np.array([28.0, 101.0, -6.0, -2.0, 4.0, 22.0, -6.0, 224.0, -6.0, 197.0])
     p = np.exp([-2.86, -1.27, -2.2, -1.84, -4.78, -1.98, -2.81, -3.12, -2.42, -2.96])
-    found = Shells(BlockLikelihood(Ball(10, False), noisy, np.arange(21)), np.ones(10), np.log(p), None)
+    found = RadialPosterior(BlockLikelihood(Ball(10, False), noisy, np.arange(21)), np.ones(10), np.log(p), None)
     x = np.maximum(noisy, 0)
     assert found.log_inside[-2] == -np.inf
     assert found.log_inside[-1] == pytest.approx(gammaln(x.sum() + 1) + x @ np.log(p) - gammaln(x + 1).sum(), rel=1e-12)

@@ -12,10 +12,10 @@ from scipy.stats import chisquare, multinomial
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.estimates import draw_shares
-from pymc_dirdp.inference.joint_tables import JointPosterior, JointTables, Shells, given_all_others
+from pymc_dirdp.inference.joint_tables import JointPosterior, JointTables, RadialPosterior, given_all_others
 from pymc_dirdp.inference.observed_table import Beliefs
 from pymc_dirdp.inference.tables import posterior_of
-from pymc_dirdp.inference.tree import Spread
+from pymc_dirdp.inference.tree import Pmf
 from pymc_dirdp.mechanisms.joint import JointNoise, JointTableMechanism, ZeroSumJointTableMechanism
 from pymc_dirdp.mechanisms.outputs import BlockLikelihood
 from pymc_dirdp.numerics.balls import Ball
@@ -262,7 +262,7 @@ def test_the_likelihood_of_known_shares(zero):
     assert value == pytest.approx(np.logaddexp.reduce(weights), abs=1e-9)
     wanted = np.exp(weights - np.logaddexp.reduce(weights)) @ both
     np.testing.assert_allclose(gradient.ravel(), wanted, rtol=1e-8, atol=1e-12)
-    drawn = posterior_of(OUTPUT.observed_table, Beliefs()).given(logs).counts(4000, np.random.default_rng(1))
+    drawn = posterior_of(OUTPUT.observed_table, Beliefs()).with_shares(logs).counts(4000, np.random.default_rng(1))
     np.testing.assert_allclose(drawn.reshape(-1, 6).mean(axis=0), wanted, atol=0.1)
 
 
@@ -279,7 +279,7 @@ def test_a_model_of_the_analyst_holds_the_likelihood():
 def test_what_public_verbs_refuse():
     with pytest.raises(ArgumentError, match="Reshape it"):
         dirdp.mechanisms.MechanismOutput(SURVEY, ANSWERS.ravel(), prior=PRIOR.ravel(), n_records=12)
-    with pytest.raises(ArgumentError, match="several are not read together"):
+    with pytest.raises(ArgumentError, match="inference cannot combine them"):
         dirdp.mechanisms.MechanismOutput(SURVEY, np.stack([ANSWERS, ANSWERS]), prior=PRIOR, n_records=12)
     with pytest.raises(ArgumentError, match="Analyse each by itself"):
         dirdp.estimate(
@@ -357,7 +357,7 @@ def test_shells_totals_and_counts(name, are_known):
     alpha = np.array(alpha)
     log_shares = np.log(np.arange(1.0, len(noisy) + 1) / 7) if are_known else None
     block = BlockLikelihood(Ball(len(noisy), zero_sum), np.array(noisy, dtype=float), np.arange(REACH + 1))
-    found = Shells(block, alpha, log_shares, falling)
+    found = RadialPosterior(block, alpha, log_shares, falling)
     norms, counts, logs = shells_by_enumeration(zero_sum, noisy, alpha, log_shares)
     for norm in range(REACH + 1):
         inside = logs[norms <= norm]
@@ -385,10 +385,10 @@ def test_functions_of_a_private_total():
     """What the moments of shares are made of: expectations of a function of the total for each count."""
     noisy, alpha = [4, 1], np.array([1.0, 0.3])
     block = BlockLikelihood(Ball(2, zero_sum=False), np.array(noisy, dtype=float), np.arange(REACH + 1))
-    found = Shells(block, alpha, None, None)
+    found = RadialPosterior(block, alpha, None, None)
     weights = found.weights(np.zeros(REACH + 1))
     total = found.totals(weights)
-    given = found.given(weights, Spread(total.low, np.stack([total.values, total.values / (1 + total.numbers)])))
+    given = found.cell_pmfs(weights, Pmf(total.low, np.stack([total.values, total.values / (1 + total.numbers)])))
     _, counts, logs = shells_by_enumeration(False, noisy, alpha, None)
     logs = logs - falling(counts.sum(axis=1))
     posterior = np.exp(logs - np.logaddexp.reduce(logs))
@@ -401,11 +401,11 @@ def test_functions_of_a_private_total():
 def test_shells_refuse():
     block = BlockLikelihood(Ball(3, zero_sum=False), np.zeros(3), np.arange(1501))
     with pytest.raises(ArgumentError, match="larger epsilon"):
-        Shells(BlockLikelihood(block.ball, block.noisy, np.arange(1502)), np.ones(3), None, None)
+        RadialPosterior(BlockLikelihood(block.ball, block.noisy, np.arange(1502)), np.ones(3), None, None)
     with pytest.raises(ArgumentError, match=r"shape \(3,\), got \(2,\)"):
-        Shells(block, np.ones(2), None, None)
+        RadialPosterior(block, np.ones(2), None, None)
     with pytest.raises(ArgumentError, match="integers"):
-        Shells(BlockLikelihood(block.ball, np.full(3, 0.5), np.arange(9)), np.ones(3), None, None)
+        RadialPosterior(BlockLikelihood(block.ball, np.full(3, 0.5), np.arange(9)), np.ones(3), None, None)
     wide = BlockLikelihood(Ball(300, zero_sum=False), np.zeros(300), np.arange(1501))
     with pytest.raises(ArgumentError, match="too many possible counts"):
-        Shells(wide, np.ones(300), None, None)
+        RadialPosterior(wide, np.ones(300), None, None)

@@ -9,7 +9,7 @@ from scipy.stats import chisquare, nbinom
 
 from pymc_dirdp.inference.lattice import Convolved, Sums, reaches
 from pymc_dirdp.inference.numbers import Lists, Numbers
-from pymc_dirdp.inference.rows import KnownTotals, RowPosterior
+from pymc_dirdp.inference.rows import BatchedRows, RowPosterior
 
 from .posteriors import (
     ALPHA,
@@ -83,8 +83,8 @@ def test_three_ways_to_sum_agree(d, rows):
             assert np.all(np.abs(sums.log_probabilities(totals) - logs) < 1e-11 + 1e-14 * bound)
             assert np.all(sums.largest >= largest * (1 - 1e-12))
             assert np.all(sums.largest < 1.2 * largest)
-        given = [summed(sums, sums.given_totals(totals)) for sums in (whole, nodes)]
-        alone = [summed(one, one.given_totals(totals[[i]])) for i, one in enumerate(products)]
+        given = [summed(sums, sums.masses_at_totals(totals)) for sums in (whole, nodes)]
+        alone = [summed(one, one.masses_at_totals(totals[[i]])) for i, one in enumerate(products)]
         expected = [np.concatenate([part[k] for part in alone]) for k in range(3)]
         accuracy = (1e-11 + 1e-14 * np.repeat(bound, d)) * (1 + abs(shift))
         for found in given:
@@ -118,9 +118,9 @@ def test_functions_of_a_sum_are_said_of_each_number(d):
     x = low[0] + np.arange(int(10 * sd))
     known = np.stack([np.exp(-(((x - mean - a * sd) / (b * sd)) ** 2)) for a, b in ((0, 1), (1, 0.1), (-2, 0.5))])
     known = known[:, None]
-    expected = [summed(products, masses) for masses in products.given(low, known)]
+    expected = [summed(products, masses) for masses in products.cell_masses(low, known)]
     for sums in (whole, nodes):
-        for masses, exact in zip(sums.given(low, known), expected, strict=True):
+        for masses, exact in zip(sums.cell_masses(low, known), expected, strict=True):
             for k, (one, other) in enumerate(zip(summed(sums, masses), exact, strict=True)):
                 scale = np.maximum(1, (10 * np.sqrt(whole.lists.variances)) ** k)
                 assert np.all(np.abs(one - other) < 1e-11 * scale)
@@ -133,7 +133,7 @@ def test_one_number_is_its_own_sum():
     expected = [lists.pmf(i)[n - lists.lows[i]] for i, n in enumerate(totals.tolist())]
     sums = Sums(lists, 5, log_weight)
     np.testing.assert_allclose(sums.at(np.arange(5), totals), expected, rtol=1e-11)
-    given = lists.weighted(sums.given_totals(totals))
+    given = lists.weighted(sums.masses_at_totals(totals))
     np.testing.assert_array_equal(given.means, totals)
     np.testing.assert_array_equal(sums.draw(totals[None], np.random.default_rng(1))[0, :, 0], totals)
 
@@ -150,7 +150,7 @@ def test_what_is_said_of_a_sum_is_said_of_each_number(kind):
     pmf = np.prod([cells.pmf(i)[g - lows[i]] for i, g in enumerate(grids)], axis=0)
     n = sum(grids)
     inside = (n >= 48) & (n <= 65)
-    found = sums.given(np.array([48]), known[:, None])
+    found = sums.cell_masses(np.array([48]), known[:, None])
     for i in range(3):
         for k in range(2):
             weights = np.where(inside, known[k][np.clip(n - 48, 0, 17)] * pmf, 0.0)
@@ -170,7 +170,7 @@ def test_many_cells_take_no_more_waves_than_few():
     np.testing.assert_allclose(logs + d * np.log1p(-q), nbinom.logpmf(totals, d, 1 - q), atol=1e-9)
     assert sums._product.shape[-1] <= 60
     rest = nbinom.logpmf(8_000 - np.arange(3), d - 1, 1 - q)
-    given = sums.given(np.array([8_000]), np.ones((1, 1, 1)))[0]
+    given = sums.cell_masses(np.array([8_000]), np.ones((1, 1, 1)))[0]
     for cell in (0, 9_999, d - 1):
         start = sums.lists.starts[cell]
         found = given[start : start + 3] / sums.lists.masses[start : start + 3]
@@ -199,7 +199,7 @@ def z_scores(posterior, counts):
 
 
 def drawn(posterior, draws, rng):
-    return posterior.solved.draw(draws, rng)[:, 0]
+    return posterior.batch.draw(draws, rng)[:, 0]
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
@@ -214,7 +214,7 @@ def test_tables_of_rows_that_are_drawn_together(name):
     posterior = row(name, total=6)
     tables, logs, _ = brute_force(posterior)
     others = [row("dirichlet", total=n) for n in (0, 6, 12)]
-    counts = KnownTotals([others[0], posterior, *others[1:]]).draw(DRAWS // 4, np.random.default_rng(8))
+    counts = BatchedRows([others[0], posterior, *others[1:]]).draw(DRAWS // 4, np.random.default_rng(8))
     assert p_value(tables, logs, counts[:, 1]) > 1e-6
     assert p_value(*brute_force(others[2])[:2], counts[:, 3]) > 1e-6
 
@@ -308,7 +308,7 @@ def test_draws_agree_with_the_exact_moments(d, total, r, alpha):
 def test_a_million_records_by_gauss_rules(d):
     """Several rows at once, of which lists are blocks: draws against moments, and blocks against all numbers."""
     posteriors = [released(d, 10**6, r, 1.0, seed) for seed, r in enumerate((2e-3, 3e-3, 2e-3))]
-    known = KnownTotals(posteriors)
+    known = BatchedRows(posteriors)
     counts = known.draw(4000, np.random.default_rng(d))
     assert np.all(counts.sum(axis=2) == 10**6)
     means, variances = known.moments

@@ -13,7 +13,7 @@ from scipy.special import gammaln, logsumexp
 import pymc_dirdp as dirdp
 from pymc_dirdp.inference.numbers import ImpossibleError
 from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, number_of, pooled
-from pymc_dirdp.inference.rows import KnownTotals, RowPosterior
+from pymc_dirdp.inference.rows import BatchedRows, RowPosterior
 from pymc_dirdp.inference.tables import CountTree, posterior_of
 from pymc_dirdp.mechanisms import GeometricMechanism
 from pymc_dirdp.releases.inference_setup import inferences
@@ -48,13 +48,13 @@ def table(rows, log_numbers):
 def likelihood(tree, log_shares):
     """The logarithm of the likelihood, and the expected counts; None where the output is impossible."""
     try:
-        given = tree.given(log_shares)
+        given = tree.with_shares(log_shares)
         value, means = given.log_evidence, given.count_means
     except ImpossibleError:
         return None
     if given.is_known_row:
         # The same without a tree.
-        alone = KnownTotals([given.row])
+        alone = BatchedRows([given.row])
         assert alone.log_evidences.sum() == pytest.approx(value, rel=1e-12, abs=1e-12)
         np.testing.assert_allclose(alone.moments[0], means, rtol=1e-11, atol=1e-20)
     return value, means
@@ -182,7 +182,7 @@ def test_far_shares_are_the_sum_over_all_totals():
     tree = CountTree([row], [np.zeros_like], most, lambda n: np.full(np.shape(n), -math.log(most + 1)), None)
     value, means = likelihood(tree, np.log(shares)[None])
     # Poisson counts, whose weights are doubles for totals near some number: each number knows some totals best.
-    of_total = np.full(most + 1, -np.inf)
+    total_loglik = np.full(most + 1, -np.inf)
     for number in range(250, most, 250):
         sums, shift = np.ones(1), 0.0
         for k, p in enumerate(shares):
@@ -192,10 +192,10 @@ def test_far_shares_are_the_sum_over_all_totals():
         # What is near the least double is rounded.
         known = sums > 1e-200
         found = np.log(np.where(known, sums, 1.0)) + shift + gammaln(x + 1) - x * math.log(number)
-        of_total = np.where(known, np.maximum(of_total, found - math.log(most + 1)), of_total)
-    assert value == pytest.approx(np.logaddexp.reduce(of_total), rel=1e-9)
+        total_loglik = np.where(known, np.maximum(total_loglik, found - math.log(most + 1)), total_loglik)
+    assert value == pytest.approx(np.logaddexp.reduce(total_loglik), rel=1e-9)
     assert np.isfinite(value)
-    number = np.exp(of_total - np.logaddexp.reduce(of_total))
+    number = np.exp(total_loglik - np.logaddexp.reduce(total_loglik))
     assert means.sum() == pytest.approx(number @ x, rel=1e-9)
 
 
@@ -285,8 +285,8 @@ def posterior(total=20, log_likelihood=noise_of_two, **more):
     return RowPosterior(alpha=[1, 1], total=total, log_likelihood=log_likelihood, **more)
 
 
-def pair(row, of_total=0.0):
-    return CountTree([row], [lambda totals: np.full(totals.shape, of_total)], row.total, None, None)
+def pair(row, total_loglik=0.0):
+    return CountTree([row], [lambda totals: np.full(totals.shape, total_loglik)], row.total, None, None)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.16, 1e-3, 1e-12, 1 - 1e-9])
@@ -328,7 +328,7 @@ def test_what_is_impossible_has_no_likelihood():
     for said, logs in ((none, np.log([[0.5, 0.5]])), (some, zero)):
         assert likelihood(pair(posterior(4, said)), logs) is None
         with pytest.raises(ImpossibleError):
-            _ = KnownTotals([replace(posterior(4, said), log_shares=logs[0])]).log_evidences
+            _ = BatchedRows([replace(posterior(4, said), log_shares=logs[0])]).log_evidences
     value, means = likelihood(pair(posterior(4, some)), zero[:, ::-1])
     assert value == pytest.approx(0.0, abs=1e-14)
     np.testing.assert_allclose(means, [[4.0, 0.0]])

@@ -161,8 +161,8 @@ def test_likelihoods_that_are_lists_are_the_sum_over_all_tables(kind, cells, n):
     value, means = rows.likelihood(np.log(p)[None])
     x = np.array([x for x in itertools.product(range(n + 1), repeat=cells) if sum(x) == n], dtype=float)
     (seen,) = output.row_likelihoods()[0]
-    logs = gammaln(n + 1) + (x * np.log(p) - gammaln(x + 1) + seen.of_cells(x, np.arange(cells))).sum(axis=1)
-    logs += seen.of_total(np.array([float(n)]))
+    logs = gammaln(n + 1) + (x * np.log(p) - gammaln(x + 1) + seen.cell_loglik(x, np.arange(cells))).sum(axis=1)
+    logs += seen.total_loglik(np.array([float(n)]))
     assert value == pytest.approx(logsumexp(logs), rel=1e-12, abs=1e-12)
     np.testing.assert_allclose(means[0], np.exp(logs - logsumexp(logs)) @ x, rtol=1e-10, atol=1e-12)
     # A list that is read one record off is another likelihood.
@@ -182,7 +182,7 @@ def test_lists_of_many_records_are_the_sums_of_any_row(kind):
         with np.errstate(divide="ignore"):
             logs = np.log(p)
         value, means = rows.likelihood(logs[None])
-        given = posterior_of(output, Beliefs()).given(logs)
+        given = posterior_of(output, Beliefs()).with_shares(logs)
         assert value == pytest.approx(given.log_evidence, rel=1e-11)
         np.testing.assert_allclose(means[0], given.count_means, rtol=1e-8, atol=1e-8)
 
@@ -193,7 +193,7 @@ def test_lists_that_are_long_or_not_concave_are_left_to_other_sums():
     assert noisy_rows(far, Beliefs()) is None
     output = goldens.released("draw", np.array([5, 9]), 2, False, rng, np.ones(2)).observed_table
     (seen,) = output.row_likelihoods()[0]
-    object.__setattr__(seen, "of_cells", lambda x, cells: 0.1 * (x - 3.0) ** 2 + 0 * cells)
+    object.__setattr__(seen, "cell_loglik", lambda x, cells: 0.1 * (x - 3.0) ** 2 + 0 * cells)
     assert noisy_rows(output, Beliefs()) is None
 
 
@@ -275,9 +275,9 @@ def test_a_private_total_is_the_sum_over_all_numbers_of_records(seed):
     total = PrivateTotal(noisy, noise, range(0, 160))
     with np.errstate(divide="ignore"):
         value, means = total.likelihood(np.log(p))
-    expected, of_cells = over_all_totals(noise, noisy, total.numbers, p)
+    expected, cell_loglik = over_all_totals(noise, noisy, total.numbers, p)
     assert value == pytest.approx(expected, rel=1e-12)
-    np.testing.assert_allclose(means, of_cells, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(means, cell_loglik, rtol=1e-10, atol=1e-12)
 
 
 def test_a_private_total_that_may_be_beyond_its_range_is_left_to_other_sums():
@@ -306,11 +306,11 @@ def test_a_private_total_is_what_the_tree_of_sums_says(kind, n, n_prior):
     assert private_total(seen, Beliefs(n_prior=np.ones(400))) is None
     for logs in np.log(rng.dirichlet([80, 60, 40, 20], size=5)):
         value, means = total.likelihood(logs)
-        assert value == pytest.approx(tree.given(logs).log_evidence, rel=1e-10)
-        np.testing.assert_allclose(means, tree.given(logs).count_means, rtol=1e-8, atol=1e-8)
+        assert value == pytest.approx(tree.with_shares(logs).log_evidence, rel=1e-10)
+        np.testing.assert_allclose(means, tree.with_shares(logs).count_means, rtol=1e-8, atol=1e-8)
         assert tree.likelihood(logs)[0] == value
     wrong = np.log([1e-9, 1e-9, 1e-9, 1.0])
-    assert tree.likelihood(wrong)[0] == pytest.approx(tree.given(wrong).log_evidence, rel=1e-10)
+    assert tree.likelihood(wrong)[0] == pytest.approx(tree.with_shares(wrong).log_evidence, rel=1e-10)
 
 
 def test_a_private_total_far_from_the_noisy_counts():

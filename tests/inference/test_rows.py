@@ -14,7 +14,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.lattice import Convolved, Sums
 from pymc_dirdp.inference.numbers import ImpossibleError, Numbers, TooManyNumbersError
 from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
-from pymc_dirdp.inference.rows import KnownTotals, RowPosterior, numbers_of, tilts_for
+from pymc_dirdp.inference.rows import BatchedRows, RowPosterior, numbers_of, tilts_for
 from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.mechanisms import ZeroSumGeometricMechanism
 from pymc_dirdp.privacy.people import Contribution
@@ -177,7 +177,7 @@ def some_rows():
 
 def test_every_row_has_the_numbers_that_a_sum_over_its_tables_gives():
     posteriors = some_rows()
-    known = KnownTotals(posteriors)
+    known = BatchedRows(posteriors)
     evidence = 0.0
     marginals = {int(i): counts.take(3 * k + np.arange(3)) for at, counts in known.marginals for k, i in enumerate(at)}
     assert sorted(marginals) == list(range(5))
@@ -196,7 +196,7 @@ def test_every_row_has_the_numbers_that_a_sum_over_its_tables_gives():
 @pytest.mark.parametrize("i", [0, 1, 3])
 def test_draws_of_a_row_among_others_are_of_its_tables(i):
     counts, logs, _ = brute_force(some_rows()[i])
-    drawn = KnownTotals(some_rows()).draw(20_000, np.random.default_rng(i))
+    drawn = BatchedRows(some_rows()).draw(20_000, np.random.default_rng(i))
     np.testing.assert_array_equal(drawn.sum(axis=2), np.tile([total for _, total, _ in ROWS], (20_000, 1)))
     seen = np.zeros((13, 13, 13))
     np.add.at(seen, tuple(drawn[:, i].T), 1)
@@ -210,7 +210,7 @@ def test_draws_of_a_row_among_others_are_of_its_tables(i):
 
 def test_one_cell_and_a_total_that_is_hardly_possible():
     alone = [RowPosterior(alpha=[0.3], total=n, log_likelihood=geometric(np.array([4.0]), 1.0)) for n in (0, 5)]
-    known = KnownTotals(alone)
+    known = BatchedRows(alone)
     assert known.moments[0].tolist() == [[0], [5]]
     assert known.draw(3, np.random.default_rng(1)).tolist() == [[[0], [5]]] * 3
 
@@ -224,7 +224,7 @@ def test_rows_whose_totals_are_hardly_possible_are_summed_beside_the_others():
         smooth=False,
     )
     posteriors = [posterior, posterior.at(31), posterior.at(19), posterior.at(5)]
-    known = KnownTotals(posteriors)
+    known = BatchedRows(posteriors)
     expected = [brute_force(one) for one in posteriors]
     assert known.log_evidences.sum() == pytest.approx(sum(evidence for _, _, evidence in expected), abs=1e-10)
     means = [np.exp(logs) @ tables for tables, logs, _ in expected]
@@ -318,7 +318,7 @@ def test_the_tilt_does_not_matter(d, total):
         sums = kind(shifted)
         found = float(sums.log_probabilities(np.array([total]))[0])
         assert found == pytest.approx(log_sum_of_products(posterior), rel=0, abs=1e-10)
-        given = shifted.weighted(sums.given_totals(np.array([total])))
+        given = shifted.weighted(sums.masses_at_totals(np.array([total])))
         np.testing.assert_allclose(given.means, posterior.means, rtol=1e-10)
 
 
@@ -473,7 +473,7 @@ def test_draws_in_units_add_up_and_have_the_moments():
     posterior = RowPosterior(
         alpha=[0.05, 1.0, 2.0], total=1_674_501_301, log_likelihood=geometric([-1e8, 4e8, 1.3e9], 1e8)
     )
-    known = KnownTotals.summable([posterior])
+    known = BatchedRows.summable([posterior])
     assert known.units[0] > 1
     counts = known.draw(40_000, np.random.default_rng(3))[:, 0]
     assert np.all(counts.sum(axis=1) == posterior.total)

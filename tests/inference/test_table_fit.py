@@ -6,11 +6,11 @@ from scipy.special import softmax
 
 from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.inference.table_fit import (
-    MOST_ROUNDS,
+    MAX_ROUNDS,
     fit_tables,
     fitted,
     independent_logits,
-    noise_hides,
+    noise_dominates,
 )
 from pymc_dirdp.progress import QUIET, Bar
 
@@ -117,7 +117,7 @@ def test_many_parents_and_variables_of_one_value():
 
 def test_the_bar_never_counts_more_than_was_announced():
     p = joint(np.random.default_rng(1))
-    with Bar((MOST_ROUNDS + 1) * 3, "tables", shown=False) as bar:
+    with Bar((MAX_ROUNDS + 1) * 3, "tables", shown=False) as bar:
         fit_tables(FAMILIES, levels(p, 800, 100.0, np.random.default_rng(0)), 800, bar)
         assert 0 < bar._done <= bar._total
 
@@ -127,11 +127,11 @@ def test_the_mean_is_taken_where_noise_hides_most_and_it_is_better_there():
     means, modes = [], []
     for i in range(15):
         measured = levels(p, 300, 150.0**2, np.random.default_rng(i))
-        assert noise_hides(measured, 300)
+        assert noise_dominates(measured, 300)
         means.append(divergence(p, fit_tables(FAMILIES, measured, 300)))
         modes.append(divergence(p, fitted([family.sorted for family in FAMILIES], measured, 300, QUIET)[0]))
     assert np.mean(means) < 0.8 * np.mean(modes)
-    assert not noise_hides(levels(p, 300, 25.0**2, np.random.default_rng(0)), 300)
+    assert not noise_dominates(levels(p, 300, 25.0**2, np.random.default_rng(0)), 300)
 
 
 def classifier(n, features, effect, rng):

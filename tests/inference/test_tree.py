@@ -13,7 +13,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import largest
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tables import CountTree
-from pymc_dirdp.inference.tree import Cells, Group, Spread
+from pymc_dirdp.inference.tree import Cells, Group, Pmf
 
 from . import goldens
 from .posteriors import (
@@ -83,7 +83,7 @@ def test_one_tilt_serves_no_total_that_one_far_wider_cell_was_cut_off_for():
         np.testing.assert_allclose(log_evidences(posterior, 58_000, 62_000)[::400], expected, rtol=0, atol=1e-9)
 
 
-def of_total(posterior, log_prior):
+def total_loglik(posterior, log_prior):
     logs = evidences(posterior) + factor(TOTALS) + log_prior(TOTALS)
     return logs, np.exp(logs - logsumexp(logs))
 
@@ -91,7 +91,7 @@ def of_total(posterior, log_prior):
 def test_a_private_total():
     posterior = row("dirichlet", total=MOST)
     root = of_private_total(posterior, lambda n: -n / 5, factor)
-    logs, mass = of_total(posterior, lambda n: -n / 5)
+    logs, mass = total_loglik(posterior, lambda n: -n / 5)
     evidence, total = root.distribution
     assert evidence == pytest.approx(logsumexp(logs), abs=1e-10)
     np.testing.assert_allclose(total.values[0], mass[total.low :], rtol=1e-9)
@@ -99,11 +99,11 @@ def test_a_private_total():
     seen = np.bincount(counts.sum(axis=1), minlength=MOST + 1)
     assert chisquare(seen, 50_000 * mass).pvalue > 1e-6
     # With a flat prior of the total these draws would not do.
-    assert chisquare(seen, 50_000 * of_total(posterior, lambda n: 0 * n)[1]).pvalue < 1e-6
+    assert chisquare(seen, 50_000 * total_loglik(posterior, lambda n: 0 * n)[1]).pvalue < 1e-6
     tables = [brute_force(posterior, n) for n in TOTALS]
     # Every total by itself is a function of it, too.
-    functions = Spread(total.low, np.concatenate([total.values, np.diag(total.values[0])]))
-    for cell, found in enumerate(root.group.children_given(functions)):
+    functions = Pmf(total.low, np.concatenate([total.values, np.diag(total.values[0])]))
+    for cell, found in enumerate(root.group.child_pmfs(functions)):
         every = [np.bincount(x[:, cell].astype(int), np.exp(log), MOST + 1) for x, log, _ in tables]
         expected = (mass @ every)[found.low : found.low + found.values.shape[1]]
         np.testing.assert_allclose(found.values[0], expected, rtol=1e-9, atol=1e-15)
@@ -125,7 +125,7 @@ def test_rows_that_share_a_total():
     mass = np.exp(logs - logsumexp(logs))
     evidence, total = root.distribution
     assert evidence == pytest.approx(logsumexp(logs), abs=1e-9)
-    of_first, of_second = root.group.children_given(total)
+    of_first, of_second = root.group.child_pmfs(total)
     np.testing.assert_allclose(
         of_first.values[0], mass[of_first.low : of_first.low + of_first.values.shape[1]], rtol=1e-8
     )
@@ -143,7 +143,7 @@ def test_guaranteed_least_counts_of_rows():
     root, groups = of_rows(rows, MOST, log_factors=[lambda n: 0 * n, factor])
     logs = evidences(rows[0], 3) + (evidences(rows[1], 3) + factor(TOTALS))[::-1]
     mass = np.exp(logs - logsumexp(logs))
-    first, _ = root.group.children_given(root.distribution[1])
+    first, _ = root.group.child_pmfs(root.distribution[1])
     assert first.part(0).mean_and_sd[0] == pytest.approx(mass @ TOTALS, abs=1e-9)
     assert min(table.min() for table in drawn(root, groups, 500, np.random.default_rng(3))) >= 1
 
@@ -157,7 +157,7 @@ def test_larger_rows_are_near_the_truth(total):
     z = x + rng.laplace(size=x.shape) * 4
     rows = [RowPosterior(alpha=np.ones(3), total=total, log_likelihood=geometric(cells, 4.0)) for cells in z]
     root, groups = of_rows(rows, total)
-    means, sds = zip(*(one.part(0).mean_and_sd for one in root.group.children_given(root.distribution[1])), strict=True)
+    means, sds = zip(*(one.part(0).mean_and_sd for one in root.group.child_pmfs(root.distribution[1])), strict=True)
     # Of the sum of three noises, and of the other three, both are known of one number.
     assert 5 < min(sds) <= max(sds) < 9
     assert np.all(np.abs(means - x.sum(axis=1)) < 4 * np.array(sds))
@@ -248,7 +248,7 @@ def test_a_flat_private_total_against_all_tables(name):
     _, total = root.distribution
     expected = np.bincount(tables.sum(axis=1), probabilities, 13)
     np.testing.assert_allclose(total.values[0], expected[total.low : total.low + len(total.values[0])], rtol=1e-10)
-    for cell, found in enumerate(root.group.children_given(total)):
+    for cell, found in enumerate(root.group.child_pmfs(total)):
         expected = np.bincount(tables[:, cell], probabilities, 13)
         expected = expected[found.low : found.low + found.values.shape[1]]
         np.testing.assert_allclose(found.values[0], expected, rtol=1e-8, atol=1e-15)
@@ -360,7 +360,7 @@ def test_the_search_for_modes_and_windows():
 
 
 def test_a_distribution_without_its_ends():
-    posterior = Spread(5, np.array([1e-15, 0.2, 0.5, 0.3, 1e-15]))
+    posterior = Pmf(5, np.array([1e-15, 0.2, 0.5, 0.3, 1e-15]))
     shorter = posterior.trimmed(1e-12)
     assert (shorter.low, shorter.values.tolist()) == (6, [0.2, 0.5, 0.3])
 

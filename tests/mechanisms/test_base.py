@@ -114,7 +114,7 @@ def test_the_density_of_a_draw_integrates_to_1_and_the_simplex_has_the_same():
 
 @pytest.mark.parametrize("mechanism", [*WHOLE, *URNS, *FINITE], ids=name_of)
 def test_the_distributions_for_audits_lose_no_more_than_the_curves(mechanism):
-    distributions = mechanism.output_distributions(*mechanism.worst_pair())
+    distributions = mechanism.output_distributions(*mechanism.worst_neighbours())
     assert 0.9 * mechanism.delta(0.2) < distributions.delta(0.2) <= mechanism.delta(0.2) * (1 + 1e-9)
     if (stronger := mechanism.stronger(1.5)) is not None:
         assert "same mechanism" in stronger[0]
@@ -129,7 +129,7 @@ def test_mechanisms_are_equal_if_their_class_and_fields_are():
         again = pickle.loads(pickle.dumps(mechanism))
         assert again == mechanism
         assert hash(again) == hash(mechanism)
-        assert mechanism.in_short
+        assert mechanism.summary
     assert len({*WHOLE, *URNS, *FINITE}) == 6
     assert WHOLE[0] != WHOLE[1]
     assert WHOLE[0] != "a mechanism"
@@ -145,9 +145,9 @@ def test_what_is_known_has_a_name():
         URNS[0].checked_sampler("quick")
     with pytest.raises(dirdp.errors.ArgumentError, match="The distribution of a"):
         Mechanism.output_distributions(URNS[0], np.ones(3), np.ones(3))
-    with pytest.raises(dirdp.errors.ArgumentError, match="not known as a product"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="not a product"):
         Mechanism.likelihoods_of_rows(URNS[0], np.ones(3), n_records=3, sampler="fast")
-    with pytest.raises(dirdp.errors.ArgumentError, match="No private posterior"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="no private posterior"):
         Mechanism.posterior_parameters(URNS[0], np.ones((1, 3), dtype=int), np.random.default_rng(1))
 
 

@@ -167,8 +167,8 @@ def test_counts_have_to_add_up_to_the_public_number_of_records():
     assert mechanism.public_records(None) == 7
     with pytest.raises(ArgumentError, match="another number"):
         mechanism.public_records(8)
-    assert [table.sum() for table in mechanism.worst_pair()] == [7, 7]
-    x, y = mechanism.worst_pair()
+    assert [table.sum() for table in mechanism.worst_neighbours()] == [7, 7]
+    x, y = mechanism.worst_neighbours()
     # The pair attains the bound: the records that stay are where the larger prior is.
     np.testing.assert_array_equal(np.sort([x, y], axis=0), [[0, 6], [1, 7]])
 

@@ -36,7 +36,7 @@ def test_noise_ratios_are_those_of_the_densities_up_to_a_constant():
 
 def test_ratios_of_finite_mechanisms_are_those_of_their_distributions():
     mechanism = dirdp.papers.TruncatedNoiseMechanism([1.0, 1.0], 5, 1.0)
-    x, y = mechanism.worst_pair()
+    x, y = mechanism.worst_neighbours()
     outcomes, p = mechanism.distribution(x)
     _, q = mechanism.distribution(y)
     found = mechanism.log_likelihood_ratio(outcomes.astype(float), x, y)

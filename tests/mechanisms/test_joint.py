@@ -12,7 +12,7 @@ from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint import JointNoise, JointTableMechanism, ZeroSumJointTableMechanism
-from pymc_dirdp.numerics.roots import log_excess
+from pymc_dirdp.numerics.roots import log_ratio_to_budget
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.privacy.people import Contribution
@@ -39,7 +39,7 @@ def least(guarantee, cells, changes=1, **options):
     """Of the least scale that keeps a guarantee."""
 
     def excess(scale):
-        return log_excess(*curves(JointNoise(cells, scale, **options), changes).loss(guarantee))
+        return log_ratio_to_budget(*curves(JointNoise(cells, scale, **options), changes).loss(guarantee))
 
     return JointNoise(cells, JointNoise.least(excess), **options)
 
@@ -281,7 +281,7 @@ ADDED = JointTableMechanism(np.ones((2, 2)), 1.0, contribution=EACH, adjacency="
 )
 def test_an_audit_refutes_a_radius_that_is_cut_or_released(mechanism, mutation, verdict):
     mutant = Mutant(mechanism, **mutation)
-    result = dirdp.audit(mutant, pair=mechanism.worst_pair(), claim=PureDP(epsilon=1), n=6000, random_seed=2)
+    result = dirdp.audit(mutant, pair=mechanism.worst_neighbours(), claim=PureDP(epsilon=1), n=6000, random_seed=2)
     assert result.verdict == verdict
 
 
@@ -293,7 +293,7 @@ def test_an_audit_refutes_noise_for_fewer_records_than_people_have(kind, adjacen
         kind(np.ones((2, 2)), 1.0, contribution=Contribution(m, ("each",)), adjacency=adjacency) for m in (2, 1)
     )
     result = dirdp.audit(
-        forgot, pair=two.worst_pair(), claim=PureDP(epsilon=1), sampler="fast", n=30_000, random_seed=3
+        forgot, pair=two.worst_neighbours(), claim=PureDP(epsilon=1), sampler="fast", n=30_000, random_seed=3
     )
     assert result.verdict == "refuted"
 
@@ -313,7 +313,7 @@ def test_releases():
     assert np.array_equal(small.release([[1, 2], [3, 4]]), [[1, 2], [3, 4]])
     kind, stronger = MECHANISM.stronger(2.0)
     assert (kind, stronger.pure_epsilon) == ("the same mechanism with less noise", 2.0)
-    assert MECHANISM.in_short.startswith("Joint zero-sum noise")
+    assert MECHANISM.summary.startswith("Joint zero-sum noise")
 
 
 def test_a_noise_is_a_value():

@@ -130,7 +130,7 @@ def test_the_expected_error_is_that_of_the_figures():
     found = estimate_error(mechanism, np.ones((10, 2)), 10_000)
     # It is simulated with the noise of one table.
     assert 0.0005 + 0.00017 < found.kl < 0.0005 + 0.0003
-    item = ZeroSumJointTableMechanism([1, 1], mechanism.scale, beside=[(2, 1, 9)])
+    item = ZeroSumJointTableMechanism([1, 1], mechanism.scale, noise_shared_with=[(2, 1, 9)])
     assert estimate_error(item, np.ones(2), 1000).kl == pytest.approx(found.kl, rel=0.03)
     # One block is zero-sum geometric noise.
     alone, known = ZeroSumJointTableMechanism(np.ones((4, 4)), 1.0), ZeroSumGeometricMechanism(np.ones((4, 4)), 2.0)
@@ -168,7 +168,7 @@ def test_tables_that_share_a_noise_are_one_release():
     """Their composition is the joint mechanism once; what is beside them is added to it, and nothing is forgotten."""
     tables = three()
     whole = JointNoise([2, 2, 3], tables["a"].scale, [1, 2, 1], zero_sum=True).curves(3, 1, changes=2)
-    assert [one.beside for one in tables.values()] == [
+    assert [one.noise_shared_with for one in tables.values()] == [
         ((2, 2, 1), (3, 1, 1)),
         ((2, 1, 1), (3, 1, 1)),
         ((2, 1, 1), (2, 2, 1)),
@@ -378,7 +378,7 @@ def test_a_survey_with_a_private_number_of_people():
 def test_few_characters_state_no_million_blocks():
     """Found by reading the text of a plan: eleven seconds and 200 MB for a number of seven digits."""
     with pytest.raises(dirdp.errors.ArgumentError, match="at most 100000 blocks"):
-        ZeroSumJointTableMechanism([1, 1], 1.0, beside=[(2, 1, 10**5 + 1)])
+        ZeroSumJointTableMechanism([1, 1], 1.0, noise_shared_with=[(2, 1, 10**5 + 1)])
 
 
 def test_a_forged_text_does_not_share_a_noise(tmp_path):
@@ -389,13 +389,13 @@ def test_a_forged_text_does_not_share_a_noise(tmp_path):
     assert dirdp.load(tmp_path / "plan.json").digest == plan.digest
     for edit in (
         lambda one: one["tables"].pop(),
-        lambda one: one["tables"][0]["parameters"].pop("beside"),
-        lambda one: one["tables"][0]["parameters"].update(beside=[[2, 1, 1]]),
-        lambda one: one["tables"][0]["parameters"].update(beside=[]),
-        lambda one: one["tables"][0]["parameters"].update(beside=[[2, 1, 1], [2, 1, 1]]),
+        lambda one: one["tables"][0]["parameters"].pop("noise_shared_with"),
+        lambda one: one["tables"][0]["parameters"].update(noise_shared_with=[[2, 1, 1]]),
+        lambda one: one["tables"][0]["parameters"].update(noise_shared_with=[]),
+        lambda one: one["tables"][0]["parameters"].update(noise_shared_with=[[2, 1, 1], [2, 1, 1]]),
         lambda one: one["tables"][0]["parameters"].update(noise_parameter=2.0),
         lambda one: one.update(groups=[["p0", "p1"], ["p2"]]),
-        lambda one: [table["parameters"].update(beside=[[2, 1, 1]]) for table in one["tables"]],
+        lambda one: [table["parameters"].update(noise_shared_with=[[2, 1, 1]]) for table in one["tables"]],
     ):
         forged = json.loads(text)
         edit(forged)
@@ -407,7 +407,7 @@ def test_a_forged_text_does_not_share_a_noise(tmp_path):
         (tmp_path / "forged.json").write_text(to_lines({"digest": digest(forged)} | forged))
         with pytest.raises(dirdp.errors.DirdpError):
             dirdp.load(tmp_path / "forged.json")
-    assert [one["parameters"]["beside"] for one in json.loads(text)["tables"]] == [[[2, 1, 2]]] * 3
+    assert [one["parameters"]["noise_shared_with"] for one in json.loads(text)["tables"]] == [[[2, 1, 2]]] * 3
 
 
 @pytest.mark.thorough
@@ -420,7 +420,8 @@ def test_tables_of_different_people_do_not_share_a_noise():
     assert [len(parts) for parts in plan.together] == [2, 2]
     release = dirdp.sample(plan, model)
     assert dirdp.verify(release)
-    assert dirdp.plan(PURE, model, mechanism="auto", disjoint=apart).parts[0].mechanism.beside == ((2, 1, 1),)
+    auto = dirdp.plan(PURE, model, mechanism="auto", disjoint=apart)
+    assert auto.parts[0].mechanism.noise_shared_with == ((2, 1, 1),)
     auto = dirdp.plan(PURE, model, mechanism="auto", adjacency="add-remove", n_records=100)
     assert {type(part.mechanism) for part in auto.parts} == {JointTableMechanism}
 
@@ -436,7 +437,7 @@ def test_tables_of_all_kinds_in_one_noise():
         pm.Categorical("y", p=c, observed=classes)
         pm.Categorical("z", p=f[classes], observed=feature)
     plan = dirdp.plan(dirdp.PureDP(epsilon=2.0), model, mechanism="joint", contribution=1)
-    assert [part.mechanism.beside for part in plan.parts] == [((6, 1, 1),), ((2, 1, 1),)]
+    assert [part.mechanism.noise_shared_with for part in plan.parts] == [((6, 1, 1),), ((2, 1, 1),)]
     release = dirdp.sample(plan, model)
     assert dirdp.verify(release)
     found = dirdp.estimate(release)
@@ -467,6 +468,6 @@ def test_a_wide_table_is_left_to_other_noise():
 @pytest.mark.parametrize("joint", [JointTableMechanism, ZeroSumJointTableMechanism], ids=["any total", "public totals"])
 def test_noise_that_is_as_large_is_found_where_all_noise_is_0(joint, scale):
     """Noise of a small scale has a deviation of 0 in doubles, and a loss of privacy that is none the less finite."""
-    table = joint(np.ones((1, 2)), scale, beside=[(2, 1, 1)])
-    assert table.alike_alone.noise_sd <= table.noise_sd
-    assert table.noise_sd == 0 or table.alike_alone.noise_sd == pytest.approx(table.noise_sd)
+    table = joint(np.ones((1, 2)), scale, noise_shared_with=[(2, 1, 1)])
+    assert table.equivalent_alone.noise_sd <= table.noise_sd
+    assert table.noise_sd == 0 or table.equivalent_alone.noise_sd == pytest.approx(table.noise_sd)

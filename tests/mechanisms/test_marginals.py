@@ -185,7 +185,7 @@ def test_records_in_rows_lose_no_more_than_the_curve(name, noise):
             one = all(records == 1 and (blocks == 1 or blocks < cells) for records, blocks, cells in adds)
             if attained:
                 assert reached >= (0.97 if one else 0.5) * bound
-        x, y = mechanism.worst_pair()
+        x, y = mechanism.worst_neighbours()
         assert exact_delta(noises(mechanism), flat(mechanism, x - y), 0.4) == pytest.approx(
             tied_worst(mechanism, 0.4, kinds)
         )
@@ -219,7 +219,7 @@ def test_audits_of_records_in_rows():
     honest = tied("items and a parent")
     assert not refuted(honest, random_seed=6)
     alone = replace(honest, contribution=1)
-    assert refuted(alone, pair=honest.worst_pair(), claim=alone._curves, random_seed=7)
+    assert refuted(alone, pair=honest.worst_neighbours(), claim=alone._curves, random_seed=7)
 
 
 def test_divergences_are_those_of_the_sum_of_the_precisions():
@@ -245,15 +245,15 @@ class Twice(Mechanism):
         return self.mechanism._curves
 
     @property
-    def in_short(self):
+    def summary(self):
         return "a mutant"
 
     def releases(self, counts, n, *, sampler="fast", random_seed=None, steps=None):
         rng = np.random.default_rng(random_seed)
         return np.stack([self.mechanism.releases(counts, n, random_seed=rng) for _ in range(2)], axis=1)
 
-    def worst_pair(self):
-        return self.mechanism.worst_pair()
+    def worst_neighbours(self):
+        return self.mechanism.worst_neighbours()
 
     def log_likelihood(self, output, counts, *, steps=None):
         return sum(self.mechanism.log_likelihood(output[..., i, :], counts) for i in range(2))
@@ -267,7 +267,7 @@ def test_mutants_lose_more_than_they_say():
     for epsilon in EPSILONS:
         assert worst(added, epsilon, adjacency="replace-one") > 1.2 * added.delta(epsilon)
         assert worst(replaced, epsilon, adjacency="replace-one") <= replaced.delta(epsilon) + 1e-15
-        x, y = replaced.worst_pair()
+        x, y = replaced.worst_neighbours()
         twice = [
             (part, change)
             for one in zip(noises(replaced), flat(replaced, x - y), strict=True)
@@ -285,14 +285,14 @@ def test_audits_pass_and_refute_the_mutants():
     mechanism = CASES["gaussian"]
     assert not refuted(mechanism, random_seed=1)
     added = CASES["gaussian add-remove"]
-    x, y = replace(added, adjacency="replace-one").worst_pair()
+    x, y = replace(added, adjacency="replace-one").worst_neighbours()
     assert refuted(added, pair=(x, y), claim=added._curves, random_seed=2)
     assert refuted(Twice(mechanism), claim=mechanism._curves, random_seed=3)
 
 
 def test_the_worst_pair_changes_every_marginal():
     for mechanism in CASES.values():
-        x, y = mechanism.worst_pair()
+        x, y = mechanism.worst_neighbours()
         assert all((a != b).any() for a, b in zip(flat(mechanism, x), flat(mechanism, y), strict=True))
         change = flat(mechanism, x - y)
         reached = exact_delta(noises(mechanism), change, 0.4)
@@ -356,7 +356,7 @@ def test_the_likelihood_is_the_product_over_marginals():
     ratio = mechanism.log_likelihood_ratio(output, counts, other)
     difference = mechanism.log_likelihood(output, counts) - mechanism.log_likelihood(output, other)
     np.testing.assert_allclose(ratio, difference, rtol=1e-9, atol=1e-9)
-    x, y = mechanism.worst_pair()
+    x, y = mechanism.worst_neighbours()
     assert mechanism.output_distributions(x, y).delta(0.4) == pytest.approx(
         exact_delta(noises(mechanism), flat(mechanism, x - y), 0.4), rel=1e-3
     )

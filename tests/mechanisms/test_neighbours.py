@@ -13,11 +13,11 @@ SURVEY = np.array([[1.0, 3.0, 2.0], [0.5, 5.0, 4.0], [2.0, 2.0, 2.0]])
 
 
 def dirichlet_pair(alpha, contribution, **options):
-    return dirdp.mechanisms.DirichletMechanism(alpha, 0.2, contribution=contribution, **options).worst_pair()
+    return dirdp.mechanisms.DirichletMechanism(alpha, 0.2, contribution=contribution, **options).worst_neighbours()
 
 
 def test_one_record_moves_between_the_two_smallest_priors():
-    x, y = dirdp.mechanisms.DirichletMechanism([0.4, 2.0, 0.9], 0.2).worst_pair()
+    x, y = dirdp.mechanisms.DirichletMechanism([0.4, 2.0, 0.9], 0.2).worst_neighbours()
     np.testing.assert_array_equal(x - y, [1, 0, -1])
 
 
@@ -88,16 +88,16 @@ def test_under_add_remove_the_records_are_nowhere_in_the_other_data_set(axes):
 def test_noise_moves_the_records_of_each_block():
     x, y = dirdp.mechanisms.GeometricMechanism(
         np.ones((2, 3)), 1.0, contribution=Contribution(2, ("each",))
-    ).worst_pair()
+    ).worst_neighbours()
     np.testing.assert_array_equal(x - y, [[2, -2, 0], [2, -2, 0]])
-    x, y = dirdp.mechanisms.GeometricMechanism(np.ones(3), 1.0, adjacency="add-remove").worst_pair()
+    x, y = dirdp.mechanisms.GeometricMechanism(np.ones(3), 1.0, adjacency="add-remove").worst_neighbours()
     np.testing.assert_array_equal(x - y, [1, 0, 0])
 
 
 def test_no_pair_of_a_small_table_loses_more():
     """Brute force over all neighbours of up to three records, in two divergences."""
     mechanism = dirdp.mechanisms.DirichletMechanism([0.7, 1.5, 3.0], 0.4)
-    worst = mechanism.output_distributions(*mechanism.worst_pair())
+    worst = mechanism.output_distributions(*mechanism.worst_neighbours())
     for counts in itertools.product(range(3), repeat=3):
         for a, b in itertools.permutations(range(3), 2):
             x = np.array(counts, dtype=float)

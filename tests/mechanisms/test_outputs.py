@@ -47,7 +47,7 @@ def test_an_output_is_read_back_from_its_facts_and_can_come_from_its_mechanism(m
         assert {name: len(axes) for name, axes in mechanism.published_axes.items()} == {
             name: values.ndim for name, values in output.published.items()
         }
-    with pytest.raises(ArgumentError, match="one number for each cell"):
+    with pytest.raises(ArgumentError, match="one finite number for each cell"):
         mechanism.read_output({name: [1.0] for name in output.to_dict()}, "p", draws=draws, of_success=False)
 
 
@@ -108,13 +108,13 @@ def test_rows_of_an_urn_have_the_factors_of_the_whole_table():
     output = mechanism.sample(x, steps=50, random_seed=1)[0]
     rows = mechanism.row_likelihoods(output, steps=50)
     parts = [
-        row.of_cells(counts, np.arange(3)).sum() + row.of_total(counts.sum())
+        row.cell_loglik(counts, np.arange(3)).sum() + row.total_loglik(counts.sum())
         for row, counts in zip(rows, x, strict=True)
     ]
     assert sum(parts) == pytest.approx(float(mechanism.log_likelihood(output, x, steps=50)), rel=1e-12)
     # One cell, many counts.
-    many = rows[1].of_cells(np.arange(5.0), np.array(0))
-    assert many[1] == rows[1].of_cells(x[1, :1], np.array([0]))[0]
+    many = rows[1].cell_loglik(np.arange(5.0), np.array(0))
+    assert many[1] == rows[1].cell_loglik(x[1, :1], np.array([0]))[0]
     assert np.ptp(many) > 1
     with pytest.raises(ArgumentError, match="not on the grid"):
         mechanism.row_likelihoods(output + [0.001, -0.001, 0], steps=50)
@@ -123,6 +123,6 @@ def test_rows_of_an_urn_have_the_factors_of_the_whole_table():
 def test_noise_says_nothing_of_a_total_and_each_row_has_its_own_numbers():
     mechanism = GeometricMechanism(np.ones((2, 2)), 2.0)
     first, second = mechanism.row_likelihoods(np.array([[3.0, 4.0], [9.0, -1.0]]))
-    assert first.of_total(np.arange(4.0)).tolist() == [0, 0, 0, 0]
-    assert first.of_cells(np.array(3.0), np.array(0)) == second.of_cells(np.array(9.0), np.array(0))
-    assert second.of_cells(np.array(1.0), np.array(1)) < second.of_cells(np.array(0.0), np.array(1))
+    assert first.total_loglik(np.arange(4.0)).tolist() == [0, 0, 0, 0]
+    assert first.cell_loglik(np.array(3.0), np.array(0)) == second.cell_loglik(np.array(9.0), np.array(0))
+    assert second.cell_loglik(np.array(1.0), np.array(1)) < second.cell_loglik(np.array(0.0), np.array(1))

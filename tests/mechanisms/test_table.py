@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_dirdp.mechanisms.base import Fact
+from pymc_dirdp.mechanisms.base import FileField
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
@@ -28,7 +28,7 @@ def test_a_likelihood_is_a_product_over_cells_and_rows(mechanism):
     # The factors of cells and totals, as functions of the counts of each row.
     d, whole = mechanism.shape[-1], np.zeros(6)
     for row, counts in zip(mechanism.row_likelihoods(output), np.moveaxis(x.reshape(6, -1, d), 1, 0), strict=True):
-        whole += row.of_cells(counts, np.arange(d)).sum(axis=-1) + row.of_total(counts.sum(axis=-1))
+        whole += row.cell_loglik(counts, np.arange(d)).sum(axis=-1) + row.total_loglik(counts.sum(axis=-1))
     np.testing.assert_allclose(mechanism.log_likelihood(output, x), whole, rtol=1e-12)
     # The ratio, which leaves out what is the same for both, is the difference.
     ratio = mechanism.log_likelihood_ratio(output[None], x[0], x[1])
@@ -39,5 +39,5 @@ def test_a_likelihood_is_a_product_over_cells_and_rows(mechanism):
 def test_facts_make_the_mechanism_again(mechanism):
     given = {fact.field: getattr(mechanism, fact.field) for fact in mechanism.facts if fact.given}
     assert type(mechanism).from_dict({**given, "adjacency": "replace-one", "contribution": 1}) == mechanism
-    assert all(isinstance(fact, Fact) and hasattr(mechanism, fact.field) for fact in mechanism.facts)
+    assert all(isinstance(fact, FileField) and hasattr(mechanism, fact.field) for fact in mechanism.facts)
     assert len({fact.name for fact in mechanism.facts}) == len(mechanism.facts)

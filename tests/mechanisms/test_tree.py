@@ -58,7 +58,7 @@ def distribution(mechanism, noisy, data, monkeypatch):
             follow = Scripted(script)
             patched.setattr(choices, "chosen", follow)
             try:
-                mechanism.joined(noisy, pairs, None)
+                mechanism.choose_edges(noisy, pairs, None)
             except EOFError:
                 scores, scale = follow.offered[-1]
                 weights = np.array([float(score) for score in scores]) / scale
@@ -231,11 +231,11 @@ def test_an_end_is_offered_last_and_ends_the_choices(monkeypatch):
     follow = Scripted([0, 1])
     monkeypatch.setattr(choices, "chosen", follow)
     mechanism = TreeMechanism(LENGTHS, 4.0, 1.0)
-    assert mechanism.joined([m.astype(float) for m in marginals], pairs, None) == ((0, 1), (1, 2))
+    assert mechanism.choose_edges([m.astype(float) for m in marginals], pairs, None) == ((0, 1), (1, 2))
     assert [len(scores) for scores, _ in follow.offered] == [4, 3]
-    assert [scores[-1] for scores, _ in follow.offered] == [mechanism.end(3), mechanism.end(2)]
+    assert [scores[-1] for scores, _ in follow.offered] == [mechanism.stop_score(3), mechanism.stop_score(2)]
     monkeypatch.setattr(choices, "chosen", Scripted([3]))
-    assert mechanism.joined([m.astype(float) for m in marginals], pairs, None) == ()
+    assert mechanism.choose_edges([m.astype(float) for m in marginals], pairs, None) == ()
 
 
 def test_no_noisy_marginal_breaks_it():
@@ -243,7 +243,7 @@ def test_no_noisy_marginal_breaks_it():
     _, pairs = counted([(0, 0, 0)])
     mechanism = TreeMechanism(LENGTHS, 4.0, 1.0)
     for noisy in ([-5.0, -1.0], [0.0, 0.0], [2.0**1000, 3.0], [2.0**53, 2.0**53]):
-        edges = mechanism.joined([np.array(noisy), np.array(noisy), np.array([*noisy, 1.0])], pairs, Bits(1))
+        edges = mechanism.choose_edges([np.array(noisy), np.array(noisy), np.array([*noisy, 1.0])], pairs, Bits(1))
         assert set(edges) <= set(PAIRS)
     large = {pair: cells * 2**53 for pair, cells in pairs.items()}
     marginals = [np.array([2**53, *[0] * (length - 1)]) for length in LENGTHS]

@@ -145,7 +145,7 @@ def test_two_cells_with_estimate_are_the_optimum_of_all_mechanisms(n):
     means = {}
     for first in range(-25, n + 26):
         (row,) = mechanism.row_likelihoods(np.array([first, n - first], dtype=float))
-        distribution = RowPosterior(alpha=[1.0, 1.0], total=n, log_likelihood=row.of_cells)
+        distribution = RowPosterior(alpha=[1.0, 1.0], total=n, log_likelihood=row.cell_loglik)
         means[first] = distribution.means[0]
     reached = expected_kl(mechanism, n, means)
     assert reached == pytest.approx(OPTIMA[n], abs=6e-7)

@@ -95,7 +95,7 @@ def test_a_chain_is_what_it_is_by_codes(name):
             read_counts(find_observations([same], root_model(other))),
         )
     plans = [dirdp.plan(TARGET, model, **said) for model in (one, other)]
-    assert [part.mechanism.in_short for part in plans[0].parts] == [part.mechanism.in_short for part in plans[1].parts]
+    assert [part.mechanism.summary for part in plans[0].parts] == [part.mechanism.summary for part in plans[1].parts]
     assert [part.mechanism.contribution for part in plans[0].parts] == [
         part.mechanism.contribution for part in plans[1].parts
     ]

@@ -150,7 +150,7 @@ def test_a_release_of_noisy_tables_is_fitted_table_by_table_unless_one_asks(rele
 
 
 def test_a_network_that_is_too_large_falls_back_to_tables_and_says_so(release, monkeypatch):
-    monkeypatch.setattr("pymc_dirdp.networks.joint_fit.MOST_CELLS", 3)
+    monkeypatch.setattr("pymc_dirdp.networks.joint_fit.MAX_CELLS", 3)
     with pytest.raises(dirdp.errors.ArgumentError, match="needs a product"):
         NetworkMarginals([fitting.Family("p", ("a", "b"), (3, 2)), fitting.Family("q", ("a",), (3,))], [("b",)])
     # Another test may have fitted it, and a release is fitted once.

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.optimize import rosen, rosen_der, rosen_hess
 
-from pymc_dirdp.numerics.minima import inverse_diagonal, minimised, solved
+from pymc_dirdp.numerics.minima import inverse_diagonal, minimised, solve
 
 
 def low_rank(n, rank, size, seed=0):
@@ -70,6 +70,6 @@ def test_solutions_are_those_of_linear_algebra():
     root = rng.normal(size=(30, 12))
     matrix = np.eye(30) + root @ root.T
     right = rng.normal(size=(5, 30))
-    found = solved(lambda v: v @ matrix, right)
+    found = solve(lambda v: v @ matrix, right)
     expected = np.linalg.solve(matrix, right.T).T
     assert np.linalg.norm(found - expected) < 0.03 * np.linalg.norm(expected)

@@ -8,10 +8,10 @@ import pytest
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.numerics.roots import (
     bracket,
-    largest_safe,
+    largest_satisfying,
     last_safe,
     least_epsilon,
-    log_excess,
+    log_ratio_to_budget,
     safe_root,
 )
 
@@ -57,8 +57,8 @@ def test_a_loose_tolerance_is_safe_too():
     ("loss", "allowed"), [(1.0, 1.0), (0.0, 1e-300), (1.0, 1.0 + 2**-52), (0.1 + 0.2, 0.3 + 2**-52)]
 )
 def test_the_sign_of_the_excess_is_the_comparison(loss, allowed):
-    assert (log_excess(loss, allowed) <= 0) == (loss <= allowed)
-    assert log_excess(math.nextafter(allowed, math.inf), allowed) > 0
+    assert (log_ratio_to_budget(loss, allowed) <= 0) == (loss <= allowed)
+    assert log_ratio_to_budget(math.nextafter(allowed, math.inf), allowed) > 0
 
 
 def test_least_epsilon_of_a_known_curve():
@@ -85,7 +85,7 @@ def test_least_epsilon_of_a_curve_that_falls_to_zero_in_a_jump():
 
 @pytest.mark.parametrize("root", [1e-9, 0.4, 1.0, 3.7, 1e12])
 def test_largest_safe_needs_no_bracket(root):
-    found = largest_safe(lambda x: x - root)
+    found = largest_satisfying(lambda x: x - root)
     assert found <= root
     assert found == pytest.approx(root, rel=1e-10)
 
@@ -114,13 +114,13 @@ def test_what_is_returned_was_evaluated(safe, unsafe):
 
 
 def test_excess_is_the_log_of_the_ratio():
-    assert log_excess(3.0, 0.5) == pytest.approx(math.log(6))
-    assert log_excess(1e-300, 1e300) == pytest.approx(math.log(1e-300) - math.log(1e300))
-    assert log_excess(0.0, 1.0) == -math.inf
-    assert log_excess(math.inf, 1.0) == math.inf
+    assert log_ratio_to_budget(3.0, 0.5) == pytest.approx(math.log(6))
+    assert log_ratio_to_budget(1e-300, 1e300) == pytest.approx(math.log(1e-300) - math.log(1e300))
+    assert log_ratio_to_budget(0.0, 1.0) == -math.inf
+    assert log_ratio_to_budget(math.inf, 1.0) == math.inf
     # Noise of a small scale has a variance of 0 in doubles.
-    assert log_excess(5e-324, 0.0) == math.inf
-    assert log_excess(0.0, 0.0) == -math.inf
+    assert log_ratio_to_budget(5e-324, 0.0) == math.inf
+    assert log_ratio_to_budget(0.0, 0.0) == -math.inf
 
 
 @pytest.mark.parametrize("factor", [2.0, 4.0, 0.5, 0.25])

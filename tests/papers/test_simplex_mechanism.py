@@ -153,7 +153,7 @@ def test_exact_draws_have_the_moments_and_every_output_is_positive():
         assert draws[:, i].var() == pytest.approx(mechanism.variance(p) * (1 + 24 / 400), rel=0.12)
         assert draws[:, i].var() != pytest.approx(1.5 * mechanism.variance(p), rel=0.12)
     assert mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1]).shape == (1, 3)
-    with pytest.raises(ArgumentError, match="steps is for"):
+    with pytest.raises(ArgumentError, match="does not draw from an urn"):
         mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1], sampler="fast", steps=3)
 
 

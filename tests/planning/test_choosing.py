@@ -51,7 +51,7 @@ def exact_errors(mechanism, prior, n_records, tables, rng):
     for _ in range(tables):
         x = rng.multinomial(n_records, rng.dirichlet(prior))
         (row,) = mechanism.row_likelihoods(mechanism.releases(x, 1, sampler="fast", random_seed=rng)[0])
-        posterior = RowPosterior(alpha=prior, total=n_records, log_likelihood=row.of_cells)
+        posterior = RowPosterior(alpha=prior, total=n_records, log_likelihood=row.cell_loglik)
         found.append(dirichlet_log_score(prior + x, prior + posterior.means))
     return np.array(found)
 
@@ -92,7 +92,7 @@ def test_pure_privacy_is_for_geometric_noise():
         release = sample(target, hair(), mechanism=kind)
         assert as_mechanism(release).pure_epsilon <= 1
         assert "1-differential privacy" in str(dirdp.report(release, full=True))
-    with pytest.raises(UnattainableError, match="keeps no PureDP"):
+    with pytest.raises(UnattainableError, match="does not satisfy PureDP"):
         dirdp.plan(target, hair(), mechanism="gaussian")
 
 

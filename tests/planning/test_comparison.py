@@ -167,7 +167,7 @@ def test_every_function_answers_the_same_question_alike(question, kind):
     for name, asked in ROWS.items():
         mechanism = dirdp.calibrate(guarantee, **question, **asked)
         score = row(compared, name)
-        assert score.parameters == mechanism.in_short
+        assert score.parameters == mechanism.summary
         # What is optimal for an objective is another mechanism for another one.
         for objective, found in (("posterior", score.kl_posterior), ("estimate", score.kl_draw)):
             if asked.get("objective", "posterior") == objective or set(asked) & {"mechanism", "strategy"}:

@@ -38,7 +38,7 @@ def simulated(mechanism, prior, n_records, tables, rng):
     for _ in range(tables):
         x = rng.multinomial(n_records, rng.dirichlet(prior))
         (row,) = mechanism.row_likelihoods(mechanism.releases(x, 1, random_seed=rng)[0])
-        posterior = RowPosterior(alpha=prior, total=n_records, log_likelihood=row.of_cells)
+        posterior = RowPosterior(alpha=prior, total=n_records, log_likelihood=row.cell_loglik)
         found.append(errors(prior + x, (prior + posterior.means) / (prior.sum() + n_records)))
     return np.mean(found, axis=0), np.std(found, axis=0) / np.sqrt(tables)
 
@@ -74,8 +74,8 @@ def test_rows_of_unknown_size_are_read_as_they_are_analysed():
         totals = rng.multinomial(n_records, rng.dirichlet(np.ones(3)))
         x = np.stack([rng.multinomial(n, rng.dirichlet(np.ones(4))) for n in totals])
         rows = mechanism.row_likelihoods(mechanism.releases(x, 1, random_seed=rng)[0])
-        posteriors = [RowPosterior(alpha=np.ones(4), total=n_records, log_likelihood=row.of_cells) for row in rows]
-        counts = drawn(*of_rows(posteriors, n_records, log_factors=[row.of_total for row in rows]), 400, rng)
+        posteriors = [RowPosterior(alpha=np.ones(4), total=n_records, log_likelihood=row.cell_loglik) for row in rows]
+        counts = drawn(*of_rows(posteriors, n_records, log_factors=[row.total_loglik for row in rows]), 400, rng)
         parameters = np.stack(counts, axis=1) + 1.0
         exact.append(errors(x + 1.0, (parameters / parameters.sum(axis=-1, keepdims=True)).mean(axis=0)))
     kl, squared = np.mean(exact, axis=0)

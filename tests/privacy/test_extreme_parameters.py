@@ -16,7 +16,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.registry import Dirichlet
-from pymc_dirdp.numerics.roots import log_excess
+from pymc_dirdp.numerics.roots import log_ratio_to_budget
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.divergences import LogitLoss
@@ -229,7 +229,7 @@ def test_parameters_without_curves_in_doubles_are_refused():
 
 
 def test_a_loss_that_is_no_number_is_beyond_every_guarantee():
-    assert log_excess(math.nan, 1.0) == math.inf
+    assert log_ratio_to_budget(math.nan, 1.0) == math.inf
 
 
 def test_discrete_gaussian_noise_at_the_largest_epsilon():

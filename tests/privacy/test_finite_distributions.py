@@ -83,7 +83,7 @@ def test_discrete_normal_distributions_are_those_of_the_masses(shifts):
 
 def test_what_is_not_known_is_refused():
     mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(4), 0.3)
-    with pytest.raises(dirdp.errors.ArgumentError, match="moves in it"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="changes its cell within a row"):
         mechanism.output_distributions(np.array([3.0, 0, 0, 0]), np.array([0.0, 1, 0, 0]))
     with pytest.raises(dirdp.errors.ArgumentError, match="two data sets that differ"):
         mechanism.output_distributions(np.ones(4), np.ones(4))

@@ -190,8 +190,8 @@ def test_what_divergences_imply_is_the_least_over_all_orders(rho):
         with mp.workdps(60):
             e, rho_ = mp.mpf(epsilon), mp.mpf(rho)
 
-            def log_delta(log_excess, e=e, rho_=rho_):
-                above = mp.exp(log_excess)
+            def log_delta(log_ratio_to_budget, e=e, rho_=rho_):
+                above = mp.exp(log_ratio_to_budget)
                 return above * ((1 + above) * rho_ - e) - above * mp.log1p(1 / above) - mp.log1p(above)
 
             low, high = mp.mpf(-200), mp.mpf(200)

@@ -357,7 +357,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("mechanism", ROWS, ids=lambda m: f"{m.in_short}, N {m.n_records}")
+@pytest.mark.parametrize("mechanism", ROWS, ids=lambda m: f"{m.summary}, N {m.n_records}")
 def test_every_pair_of_neighbours_in_a_row_of_public_size(mechanism):
     neighbours = list(row_neighbours(mechanism))
     for epsilon in (0.0, 0.01, 0.3, 1.0, 3.0):
@@ -374,7 +374,7 @@ def test_a_row_of_public_size_without_a_record_that_may_move(n_records, min_coun
     mechanism = DirichletMechanism([0.5, 0.6], 0.5, n_records=n_records, min_count=min_count, contribution=3)
     assert not list(row_neighbours(mechanism))
     assert mechanism.epsilon(1e-6) == mechanism.renyi(2.0) == 0
-    x, y = mechanism.worst_pair()
+    x, y = mechanism.worst_neighbours()
     assert np.array_equal(x, y)
     # There is nothing to calibrate by, so the number is not used.
     guarantee = ApproxDP(epsilon=1.0, delta=1e-6)

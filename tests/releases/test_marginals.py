@@ -181,7 +181,7 @@ class Together(Mechanism):
         return self.plan.composition
 
     @property
-    def in_short(self):
+    def summary(self):
         return "three tables"
 
     def tables(self, counts):
@@ -192,8 +192,8 @@ class Together(Mechanism):
         pairs = zip(self.mechanisms, self.tables(counts), strict=True)
         return np.concatenate([one.releases(table, n, random_seed=rng) for one, table in pairs], axis=-1)
 
-    def worst_pair(self):
-        return self.mechanisms[-1].worst_pair()
+    def worst_neighbours(self):
+        return self.mechanisms[-1].worst_neighbours()
 
     def log_likelihood(self, output, counts, *, steps=None):
         sizes = [sum(marginal.size for marginal in one.noisy_marginals) for one in self.mechanisms]
@@ -463,7 +463,7 @@ def test_axes_of_the_same_name():
 
 
 def test_marginals_are_planned_for_models_alone():
-    with pytest.raises(ArgumentError, match="models alone"):
+    with pytest.raises(ArgumentError, match="models only"):
         dirdp.expected_error(TARGET, prior=[1, 1], n_records=50, mechanism="marginals")
 
 

@@ -128,7 +128,7 @@ def test_a_report_fits_a_terminal_and_says_the_same_thing_once(names):
     release = dirdp.sample(TARGET, network(names))
     text = str(dirdp.report(release, full=True))
     assert max(sum(1 + (east_asian_width(sign) in "WF") for sign in line) for line in text.splitlines()) <= 80
-    assert text.count("one draw is no posterior") == 1
+    assert text.count("one draw is not a posterior sample") == 1
     # One plan for all tables is compared with the release, so there is one figure.
     assert words_of(text).count("mechanism='auto'") == 1
     assert all("".join(f"p_{name} from n_{name}".split()) in "".join(text.split()) for name in names)

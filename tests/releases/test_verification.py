@@ -155,7 +155,7 @@ def test_a_fast_draw_is_not_said_to_be_exact(releases, edited):
 
 def test_two_releases_in_one_are_two_draws(releases, edited):
     """Found by attack: two releases put together looked like one."""
-    with pytest.raises(ReleaseError, match="one number for each cell"):
+    with pytest.raises(ReleaseError, match="one finite number for each cell"):
         verify(edited(releases["approx"], (("output", "p", "draws"), lambda draws: [*draws, *draws])))
 
 

@@ -51,7 +51,7 @@ def fits(seen, pmf):
 
 BYTES = "Array(uint8, 1, 'C', readonly=True)"
 LIMITS = sorted({1, 2, 3, 5, 10_000, *(2**k + e for k in (8, 16, 24) for e in (-1, 0, 1)), 3 * 2**24, 2**26, 2**26 + 1})
-# The largest limits that an urn meets: of `MOST_STEPS` stars among as many bars.
+# The largest limits that an urn meets: of `MAX_STEPS` stars among as many bars.
 LIMITS += [2**29 - 1, 2**29, 2**29 + 1, 2**30 - 1, 2**30]
 
 

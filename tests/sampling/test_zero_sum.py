@@ -18,7 +18,7 @@ from pymc_dirdp.sampling.geometric import (
     _mode,
     decimal_coin,
     fast_zero_sum_laplace,
-    uniform_list,
+    uniform_composition,
     zero_sum_laplace,
 )
 
@@ -76,7 +76,7 @@ def test_every_list_is_as_likely_as_any_other(total, cells):
             assert n == size
             return answer
 
-        seen[tuple(uniform_list(total, cells, uniform))] += 1
+        seen[tuple(uniform_composition(total, cells, uniform))] += 1
     assert len(seen) == math.comb(total + cells - 1, cells - 1)
     assert {sum(z) for z in seen} == {total}
     assert len(set(seen.values())) == 1
