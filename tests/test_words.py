@@ -167,8 +167,13 @@ ROOMS_WITH_NOUNS = (
     "bandits",
     "counting",
     "curator",
+    "inference",
+    "mechanisms",
+    "numerics",
+    "papers",
     "planning",
     "privacy",
+    "sampling",
     "texts",
 )
 

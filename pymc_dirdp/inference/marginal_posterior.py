@@ -68,7 +68,7 @@ class MarginalPosterior:
     def __init__(self, table: ObservedTable, beliefs: Beliefs) -> None:
         if any(belief is not None for belief in (beliefs.prior, beliefs.n_prior, beliefs.row_prior)):
             raise ArgumentError(
-                f"The shares of {seen.name!r} are sums of effects, because it was released by marginals, and the "
+                f"The shares of {table.name!r} are sums of effects, because it was released by marginals, and the "
                 "prior of the number of records is uniform. Leave out prior, n_prior and row_prior."
             )
         self._shape = table.prior.shape
