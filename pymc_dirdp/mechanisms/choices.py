@@ -332,7 +332,7 @@ class QuantilesMechanism(ChoiceMechanism):
             return log_ratio_to_budget(*mechanism(inverse).loss(guarantee))
 
         least, most = 2 / _LARGEST_SCALE, 1 / (2 * _LEAST_SCALE)
-        tight = "The guarantee is so tight that no scale satisfies it; relax it."
+        tight = "No scale satisfies this guarantee. Ask for a larger epsilon, rho or delta."
         # The noise is the least that satisfies the guarantee, up to this share of it.
         found = mechanism(largest_satisfying(excess, least=least, most=most, rtol=1e-4, tight=tight))
         if not found.satisfies(guarantee):

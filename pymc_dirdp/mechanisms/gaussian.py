@@ -98,7 +98,9 @@ class DiscreteGaussian(Noise):
 
         def bounded_excess(sigma: float) -> float:
             if sigma > MOST:
-                raise UnattainableError("The guarantee is so tight that no sigma up to 2**200 satisfies it; relax it.")
+                raise UnattainableError(
+                    "No sigma up to 2**200 satisfies this guarantee. Ask for a larger epsilon, rho or delta."
+                )
             return excess(sigma) if sigma >= LEAST else math.inf
 
         return _first_safe(bounded_excess, 1 / largest_satisfying(lambda inverse: bounded_excess(1 / inverse)))
