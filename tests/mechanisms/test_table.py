@@ -37,7 +37,7 @@ def test_a_likelihood_is_a_product_over_cells_and_rows(mechanism):
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=name_of)
 def test_facts_make_the_mechanism_again(mechanism):
-    given = {fact.field: getattr(mechanism, fact.field) for fact in mechanism.facts if fact.given}
+    given = {fact.field: getattr(mechanism, fact.field) for fact in mechanism.facts if fact.is_argument}
     assert type(mechanism).from_dict({**given, "adjacency": "replace-one", "contribution": 1}) == mechanism
     assert all(isinstance(fact, FileField) and hasattr(mechanism, fact.field) for fact in mechanism.facts)
     assert len({fact.name for fact in mechanism.facts}) == len(mechanism.facts)
