@@ -334,8 +334,8 @@ class QuantilesMechanism(ChoiceMechanism):
         least, most = 2 / _LARGEST_SCALE, 1 / (2 * _LEAST_SCALE)
         tight = "No scale satisfies this guarantee. Ask for a larger epsilon, rho or delta."
         # The noise is the least that satisfies the guarantee, up to this share of it.
-        found = mechanism(largest_satisfying(excess, least=least, most=most, rtol=1e-4, tight=tight))
-        if not found.satisfies(guarantee):
+        calibrated = mechanism(largest_satisfying(excess, least=least, most=most, rtol=1e-4, tight=tight))
+        if not calibrated.satisfies(guarantee):
             raise UnattainableError(tight)
         return calibrated
 
