@@ -24,13 +24,13 @@ class MechanismOptions:
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         The neighbouring relation. Under replace-one the total number of records is public.
     mechanism : {"dirichlet", "gaussian", "geometric", "auto", "marginals", ...} or settings
-        `"dirichlet"` draws from a tempered and smoothed posterior; under `PureDP` and `ZeroCDP` on a coarser grid, by
-        the exact sampler alone; :class:`pymc_dirdp.mechanisms.Dirichlet` has its settings. `"gaussian"` (discrete
-        Gaussian) and `"geometric"` (discrete Laplace) add integer noise to the counts and draw from the posterior given
-        the noisy counts, which are published too: one release serves any number of draws. Geometric noise adds up to 0
-        where the number of records is public. `"auto"` takes, for each table, the one of these from which
-        :func:`pymc_dirdp.estimate` has the smallest expected error, or that which predicts best, see `objective`. Plans
-        for the whole model are compared for that, and no data decide. The default is `"dirichlet"`.
+        `"dirichlet"` draws from a tempered and smoothed posterior; :class:`pymc_dirdp.mechanisms.Dirichlet` has its
+        settings. No such draw satisfies `PureDP` or `ZeroCDP`. `"gaussian"` (discrete Gaussian) and `"geometric"`
+        (discrete Laplace) add integer noise to the counts and draw from the posterior given the noisy counts, which are
+        published too: one release serves any number of draws. Geometric noise adds up to 0 where the number of records
+        is public. `"auto"` takes, for each table, the one of these from which :func:`pymc_dirdp.estimate` has the
+        smallest expected error, or that which predicts best, see `objective`. Plans for the whole model are compared
+        for that, and no data decide. The default is `"dirichlet"`.
 
         `"joint"` adds one noise to all tables to which the same people add records, and to all rows of a table in each
         of which a person has some, such as items by answers with `unit="person"`. Its largest norm over tables and rows
