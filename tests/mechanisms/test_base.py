@@ -143,7 +143,7 @@ def test_what_is_known_has_a_name():
         assert "geometric" in kinds()
     with pytest.raises(dirdp.errors.ArgumentError, match="quick"):
         URNS[0].checked_sampler("quick")
-    with pytest.raises(dirdp.errors.ArgumentError, match="The distribution of a"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="The distribution of the output of a"):
         Mechanism.output_distributions(URNS[0], np.ones(3), np.ones(3))
     with pytest.raises(dirdp.errors.ArgumentError, match="not a product"):
         Mechanism.likelihoods_of_rows(URNS[0], np.ones(3), n_records=3, sampler="fast")
