@@ -84,7 +84,7 @@ def draw(name, model, private):
             }
         found.append(draws)
     names = list(found[0])
-    figure, axes = plt.subplots(figsize=(4.4, 0.8 + 0.33 * len(names)), layout="constrained")
+    figure, axes = plt.subplots(figsize=(4.4, 1.0 + 0.33 * len(names)), layout="constrained")
     for draws, shift, colour, label in zip(
         found, (-0.16, 0.16), ("0.45", "tab:orange"), ("without privacy", "private"), strict=True
     ):
@@ -93,6 +93,7 @@ def draw(name, model, private):
         axes.hlines(at, low, high, color=colour, lw=3)
         axes.plot(middle, at, "o", color=colour, label=label)
     axes.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.5, -0.5))
+    axes.set_xlabel("parameter (median, 90 % interval)")
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="0.9")

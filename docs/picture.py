@@ -29,5 +29,6 @@ for axis, u_i, colour in zip(axes, u, model.coords["hair"], strict=True):
     axis.plot(grid, stats.beta(u_i, u.sum() - u_i).pdf(grid), color="tab:orange", label="posterior")
     axis.set(title=colour, yticks=[], ylim=(0, None), xlabel="share")
     axis.spines[["left", "right", "top"]].set_visible(False)
-axes[0].legend(frameon=False, fontsize="small", loc="upper right")
+axes[0].set_ylabel("density")
+axes[0].legend(frameon=False, fontsize="small", loc="upper right", title="at $\\delta$ = 1e-6", title_fontsize="small")
 figure.savefig(Path(__file__).parent / "_static" / "quickstart.png", dpi=150)
