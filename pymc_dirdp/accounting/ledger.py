@@ -370,14 +370,23 @@ class Ledger(Tabular):
         cost = cost_of(self.limit, guarantee, mechanism, adaptive=self.adaptive)
         return Entry(0, _utc_time(), what, guarantee, cost, **facts)
 
-    def _record(self, requests: Sequence[Entry], adjacency: str | None) -> tuple[Entry, ...]:
-        """The entries of some releases or reservations, which are durable once this returns."""
+    def _refuse_unaffordable(
+        self, guarantee: Guarantee, mechanism: PrivacyCurves | None, adjacency: str, **facts: Any
+    ) -> None:
+        """Raise the error with which :meth:`spend` would refuse this; nothing is recorded."""
+        request = self._new_entry("a release", guarantee, mechanism, uses=self._uses, **facts)
+        self._record([request], adjacency, dry_run=True)
+
+    def _record(self, requests: Sequence[Entry], adjacency: str | None, *, dry_run: bool = False) -> tuple[Entry, ...]:
+        """The entries of some releases or reservations, which are durable once this returns, unless it is a dry run."""
         if adjacency not in (None, self.adjacency):
             raise ArgumentError(
                 f"The release is for adjacency={adjacency!r} and the ledger for {self.adjacency!r}; their guarantees "
                 "do not add up. Keep a ledger for each."
             )
         try:
+            if dry_run:
+                return tuple(self._store.balance.admit(requests, _utc_time()))
             return self._store.record(lambda balance: balance.admit(requests, _utc_time()))
         except BudgetError as error:
             # Outside of the transaction, because the search is slow and would block other writers.

@@ -220,6 +220,8 @@ class Store:
                 try:
                     # A commit returns only when the entry is on the disk.
                     connection.execute("PRAGMA synchronous = FULL")
+                    # The disks of macOS have a cache of their own; elsewhere this does nothing.
+                    connection.execute("PRAGMA fullfsync = ON")
                     # Under an immediate transaction the balance cannot change before the entry is written.
                     connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
                     try:

@@ -1,17 +1,17 @@
-"""What is declared in a TOML file before anybody looks at the data, and the columns of the data that it names."""
+"""What is declared in a TOML file before anybody looks at the data."""
 
-import csv
+import codecs
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
-from pymc_dirdp.checks import integer, one_of
-from pymc_dirdp.errors import ArgumentError, DataError, type_name
+from pymc_dirdp.checks import MAX_RECORDS, integer, one_of
+from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.mechanisms.registry import SETTINGS
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
@@ -30,18 +30,24 @@ class Declaration:
         The labels of each variable: all texts, or all integers.
     structure : dict of str to list of str
         The variables that each is conditional on.
+    crosses : dict of str to list of str
+        By the name of a cross-table its variables, which have no table of their own.
     prior : dict of str to number or list
-        Of those variables that have another one than 1.
+        Of those variables and cross-tables that have another one than 1.
+    otherwise : dict of str to str or int
+        The category that stands for missing and undeclared values, of variables that have one.
     contribution : int
-        How many records one person has at most.
+        How many records one person has at most, or with a unit, how many of a person's records are counted at most.
+    unit : str or None
+        The column that says whose record it is.
     options : dict
         Further options of :func:`pymc_dirdp.plan`. A mechanism is named, or has settings.
     counts : str or None
         The column that says how many records a row of the data stands for.
     records : int or None
         How many records there are, where anybody may know it, for planning without the data.
-    delimiter : str
-        What separates the fields of a CSV file.
+    delimiter, encoding : str
+        What separates the fields of a CSV file, and how it writes letters.
     ledger : Path or None
         Where the budget is stored.
     limit : Guarantee or None
@@ -51,12 +57,16 @@ class Declaration:
     guarantee: Guarantee
     categories: dict[str, list[str | int]]
     structure: dict[str, list[str]]
+    crosses: dict[str, list[str]]
     prior: dict[str, Any]
+    otherwise: dict[str, str | int]
     contribution: int
+    unit: str | None
     options: dict[str, Any]
     counts: str | None
     records: int | None
     delimiter: str
+    encoding: str
     ledger: Path | None
     limit: Guarantee | None
 
@@ -68,7 +78,7 @@ class Declaration:
     @property
     def columns(self) -> list[str]:
         """The columns of the data that are read."""
-        return [*self.categories, *([] if self.counts is None else [self.counts])]
+        return [*self.categories, *(name for name in (self.unit, self.counts) if name is not None)]
 
 
 def declared(path: Path) -> Declaration:
@@ -82,7 +92,7 @@ def declared(path: Path) -> Declaration:
         If the file cannot be read.
     """
     sections = _parsed(path)
-    _known("the declaration", sections, ("guarantee", "people", "variables", "options", "data", "ledger"))
+    _known("the declaration", sections, ("guarantee", "people", "variables", "tables", "options", "data", "ledger"))
     for name in ("guarantee", "people", "variables"):
         if name not in sections:
             raise ArgumentError(
@@ -90,32 +100,30 @@ def declared(path: Path) -> Declaration:
             )
     variables = {name: _table(f"variables.{name}", facts) for name, facts in sections["variables"].items()}
     for name, facts in variables.items():
-        _known(f"[variables.{name}]", facts, ("categories", "given", "prior"))
+        _known(f"[variables.{name}]", facts, ("categories", "given", "prior", "otherwise"))
     if not variables:
         raise ArgumentError("Declare at least one variable, such as [variables.hair] with categories = [...].")
-    people = _known("[people]", sections["people"], ("contribution",))
-    if "contribution" not in people:
+    categories = {name: _categories(name, facts.get("categories")) for name, facts in variables.items()}
+    structure = {
+        name: _names(f"given in [variables.{name}]", facts.get("given", []), variables)
+        for name, facts in variables.items()
+    }
+    tables = {name: _table(f"tables.{name}", facts) for name, facts in sections.get("tables", {}).items()}
+    for name, facts in tables.items():
+        _known(f"[tables.{name}]", facts, ("variables", "prior"))
+    crosses = {
+        name: _names(f"variables in [tables.{name}]", facts.get("variables"), variables)
+        for name, facts in tables.items()
+    }
+    _refuse_two_tables(variables, crosses)
+    people = _people(sections["people"], variables)
+    data = _data(sections.get("data", {}), variables)
+    if people["unit"] is not None and data["counts"] is not None:
         raise ArgumentError(
-            "Expected contribution in [people]: how many records of the data one person has at most, such as "
-            "contribution = 1."
+            "Leave counts in [data] or unit in [people] out: with a unit each line of the data is one record."
         )
-    data = _known("[data]", sections.get("data", {}), ("counts", "records", "delimiter"))
-    counts = data.get("counts")
-    if counts is not None and (not isinstance(counts, str) or counts in variables):
-        raise ArgumentError("Expected counts in [data] to be the name of a column that is no variable.")
-    options = dict(
-        _known(
-            "[options]",
-            sections.get("options", {}),
-            ("adjacency", "mechanism", "min_count", "n_records", "objective", "released_draws", "weights"),
-        )
-    )
-    if isinstance(settings := options.get("mechanism"), dict):
-        # A mechanism with settings of its own.
-        kind = SETTINGS[one_of(SETTINGS, **{"kind of mechanism in [options]": settings.get("kind")})]
-        _known("mechanism in [options]", settings, ("kind", *(field.name for field in fields(kind))))
-        options["mechanism"] = kind(**{name: value for name, value in settings.items() if name != "kind"})
-    if "records" in data and options.get("adjacency", "replace-one") != "replace-one":
+    options = _options(sections.get("options", {}))
+    if data["records"] is not None and options.get("adjacency", "replace-one") != "replace-one":
         raise ArgumentError(
             "records in [data] is for adjacency = 'replace-one'. Under 'add-remove' the number of records is private, "
             "and whether the data hold as many would tell it. Leave records out; n_records in [options] says what to "
@@ -124,40 +132,138 @@ def declared(path: Path) -> Declaration:
     ledger = _known("[ledger]", sections.get("ledger", {}), ("path", "limit"))
     if ledger and (not isinstance(ledger.get("path"), str) or "limit" not in ledger):
         raise ArgumentError('Expected path and limit in [ledger], such as path = "budget.db".')
-    structure = {name: facts.get("given", []) for name, facts in variables.items()}
-    for name, given in structure.items():
-        if not isinstance(given, list) or not all(isinstance(parent, str) for parent in given):
-            raise ArgumentError(f"Expected given in [variables.{name}] to list names of variables.")
-        for parent in given:
-            one_of(variables, **{f"variable in given of [variables.{name}]": parent})
-    delimiter = data.get("delimiter", ",")
-    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
-        raise ArgumentError('Expected delimiter in [data] to be one character, such as ";".')
     return Declaration(
         guarantee=_guarantee("[guarantee]", sections["guarantee"]),
-        categories={name: _categories(name, facts.get("categories")) for name, facts in variables.items()},
+        categories=categories,
         structure=structure,
-        prior={name: facts["prior"] for name, facts in variables.items() if "prior" in facts},
-        contribution=integer(1, contribution=people["contribution"]),
+        crosses=crosses,
+        prior={name: facts["prior"] for name, facts in (variables | tables).items() if "prior" in facts},
+        otherwise={
+            name: _otherwise(name, facts["otherwise"], categories[name])
+            for name, facts in variables.items()
+            if "otherwise" in facts
+        },
         options=options,
-        counts=counts,
-        records=None if "records" not in data else integer(0, records=data["records"]),
-        delimiter=delimiter,
         ledger=path.parent / ledger["path"] if ledger else None,
         limit=_guarantee("limit of [ledger]", ledger["limit"]) if ledger else None,
+        **people,
+        **data,
     )
+
+
+def _names(where: str, names: object, variables: Mapping[str, Any]) -> list[str]:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ArgumentError(f"Expected {where} to list names of variables.")
+    for name in names:
+        one_of(variables, **{f"variable in {where}": name})
+    if len(set(names)) < len(names):
+        raise ArgumentError(f"Expected {where} to list each variable once.")
+    return names
+
+
+def _refuse_two_tables(variables: Mapping[str, dict[str, Any]], crosses: Mapping[str, list[str]]) -> None:
+    """Refuse cross-tables without variables or with the name of one, and what variables say of tables they lack."""
+    for name, of_table in crosses.items():
+        if not of_table:
+            raise ArgumentError(
+                f'Expected variables in [tables.{name}], such as variables = ["sex", "hair"]: each of their '
+                "combinations is a cell."
+            )
+        if name in variables and of_table != [name]:
+            raise ArgumentError(f"[tables.{name}] has the name of a variable. Give the table another one.")
+        for variable in of_table:
+            for what in ("given", "prior"):
+                if what in variables[variable]:
+                    raise ArgumentError(
+                        f"Leave {what} out of [variables.{variable}]: {variable!r} is in [tables.{name}], and has no "
+                        "table of its own."
+                    )
+    alone = {of_table[0] for of_table in crosses.values() if len(of_table) == 1}
+    crossed = {variable: name for name, of_table in crosses.items() for variable in of_table}
+    for name, facts in variables.items():
+        for parent in facts.get("given", []):
+            if parent in crossed and parent not in alone:
+                raise ArgumentError(
+                    f"[variables.{name}] is given {parent!r}, which is in [tables.{crossed[parent]}] and has no table "
+                    f"of its own. Add {name!r} to [tables.{crossed[parent]}], or leave given out."
+                )
+
+
+def _people(section: object, variables: Mapping[str, Any]) -> dict[str, Any]:
+    people = _known("[people]", _table("people", section), ("contribution", "unit"))
+    if "contribution" not in people:
+        raise ArgumentError(
+            "Expected contribution in [people]: how many records of the data one person has at most, such as "
+            "contribution = 1. With unit it is how many of a person's records are counted at most."
+        )
+    unit = people.get("unit")
+    if unit is not None and (not isinstance(unit, str) or unit in variables):
+        raise ArgumentError("Expected unit in [people] to be the name of a column that is no variable.")
+    return {"contribution": integer(1, contribution=people["contribution"]), "unit": unit}
+
+
+def _data(section: object, variables: Mapping[str, Any]) -> dict[str, Any]:
+    data = _known("[data]", _table("data", section), ("counts", "records", "delimiter", "encoding"))
+    counts, delimiter, encoding = data.get("counts"), data.get("delimiter", ","), data.get("encoding", "utf-8")
+    if counts is not None and (not isinstance(counts, str) or counts in variables):
+        raise ArgumentError("Expected counts in [data] to be the name of a column that is no variable.")
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
+        raise ArgumentError('Expected delimiter in [data] to be one character, such as ";".')
+    records = None if "records" not in data else integer(0, records=data["records"])
+    if records is not None and records > MAX_RECORDS:
+        raise ArgumentError("Expected records in [data] to be at most 2**53: no larger table can be released.")
+    return {
+        "counts": counts,
+        "records": records,
+        "delimiter": delimiter,
+        "encoding": _encoding(encoding),
+    }
+
+
+def _encoding(name: object) -> str:
+    """The name of an encoding of texts, as Python has it."""
+    with suppress(LookupError, ValueError, TypeError):
+        found: Any = codecs.lookup(name if isinstance(name, str) else "")
+        # Other codecs, such as compressions and escapes, are no way to write letters of a file.
+        if found._is_text_encoding and found.name not in _NO_FILES:
+            return str(found.name)
+    raise ArgumentError(
+        'Expected encoding in [data] to be the name of an encoding, such as "utf-8", "latin-1", "cp1252" or "utf-16".'
+    )
+
+
+_NO_FILES = ("idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape", "utf-7")
+
+
+def _options(section: object) -> dict[str, Any]:
+    names = ("adjacency", "mechanism", "min_count", "n_records", "objective", "released_draws", "weights")
+    options = dict(_known("[options]", _table("options", section), names))
+    if isinstance(settings := options.get("mechanism"), dict):
+        # A mechanism with settings of its own.
+        kind = SETTINGS[one_of(SETTINGS, **{"kind of mechanism in [options]": settings.get("kind")})]
+        _known("mechanism in [options]", settings, ("kind", *(field.name for field in fields(kind))))
+        options["mechanism"] = kind(**{name: value for name, value in settings.items() if name != "kind"})
+    return options
+
+
+def _otherwise(name: str, label: object, labels: list[str | int]) -> str | int:
+    # True is 1 in Python, and no label.
+    if type(label) not in (str, int) or label not in labels:
+        raise ArgumentError(
+            f"Expected otherwise in [variables.{name}] to be one of its categories: that which stands for missing and "
+            "undeclared values."
+        )
+    return label
 
 
 def written(
     *,
     variables: Sequence[str],
-    given: Sequence[str],
-    separator: str,
-    epsilon: float,
-    delta: float,
-    contribution: int,
-    counts: str | None,
-    records: int | None,
+    given: Sequence[str] = (),
+    tables: Sequence[str] = (),
+    otherwise: Sequence[str] = (),
+    separator: str = ",",
+    **numbers: Any,
 ) -> str:
     """A declaration as TOML, from what somebody typed.
 
@@ -167,21 +273,22 @@ def written(
         A name, `=` and labels, with a separator between them.
     given : sequence of str
         A name, `=` and the names of the variables that it is conditional on.
+    tables : sequence of str
+        The name of a cross-table, `=` and those of its variables.
+    otherwise : sequence of str
+        A name, `=` and the label that stands for missing and undeclared values.
     separator : str
-    epsilon, delta : float
-        Pure differential privacy if delta is 0.
-    contribution : int
-    counts, records
-        As in :class:`Declaration`.
+    **numbers
+        `epsilon` and `delta`, `contribution`, and `unit`, `counts`, `records`, `encoding` and `n_records`, each of
+        which may be None. The last one is what to plan for under add-remove.
     """
 
     def listed(typed: str) -> list[str]:
         return [one.strip() for one in typed.split(separator)] if separator else [typed]
 
     labels: dict[str, list[str | int]] = {}
-    parents: dict[str, list[str]] = {}
     for typed in variables:
-        name, values = _split("--variable", typed, f"sex=female{separator}male")
+        name, values = _split("--variable", typed, f"--variable sex=female{separator}male")
         if name in labels:
             raise ArgumentError(f"--variable declares {name!r} twice. Give all its labels at once.")
         if not all(listed(values)):
@@ -193,23 +300,52 @@ def written(
         whole = all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", label) for label in listed(values))
         # They are integers if all are written as Python writes them, else texts.
         labels[name] = [int(label) if whole else label for label in listed(values)]
+    facts: dict[str, list[str]] = {name: [f"categories = {_array(values)}"] for name, values in labels.items()}
+    parents: dict[str, list[str]] = {}
     for typed in given:
-        name, those = _split("--given", typed, f"hair=sex or hair=sex{separator}age")
+        name, those = _split("--given", typed, f"--given hair=sex or --given hair=sex{separator}age")
         for one in (name, *listed(those)):
             one_of(labels, **{"variable in --given": one})
         parents.setdefault(name, []).extend(listed(those))
+    for name, listed_parents in parents.items():
+        facts[name].append(f"given = {_array(listed_parents)}")
+    for typed in otherwise:
+        name, label = _split("--otherwise", typed, "--otherwise hair=other")
+        one_of(labels, **{"variable in --otherwise": name})
+        if any(line.startswith("otherwise") for line in facts[name]):
+            raise ArgumentError(f"--otherwise names {name!r} twice. Give it once.")
+        one_of(list(map(str, labels[name])), **{f"category of {name!r} in --otherwise": label})
+        facts[name].append(f"otherwise = {_quoted(labels[name][list(map(str, labels[name])).index(label)])}")
+    sections = {f"variables.{_quoted(name)}": lines for name, lines in facts.items()}
+    for typed in tables:
+        name, those = _split("--table", typed, f"--table both=sex{separator}hair")
+        for one in listed(those):
+            one_of(labels, **{"variable in --table": one})
+        if (section := f"tables.{_quoted(name)}") in sections:
+            raise ArgumentError(f"--table declares {name!r} twice. Give all its variables at once.")
+        sections[section] = [f"variables = {_array(listed(those))}"]
+    return _as_toml(sections, numbers)
+
+
+def _as_toml(sections: Mapping[str, list[str]], numbers: Mapping[str, Any]) -> str:
+    """The text of a declaration with these sections of variables and tables."""
+    epsilon, delta, n_records = numbers["epsilon"], numbers["delta"], numbers.get("n_records")
     kind = ['kind = "PureDP"'] if delta == 0 else ['kind = "ApproxDP"', f"delta = {delta!r}"]
-    lines = ["[guarantee]", *kind, f"epsilon = {epsilon!r}", "", "[people]", f"contribution = {contribution}"]
-    for name, of_name in labels.items():
-        lines += ["", f"[variables.{_quoted(name)}]", f"categories = [{', '.join(map(_quoted, of_name))}]"]
-        if name in parents:
-            lines.append(f"given = [{', '.join(map(_quoted, parents[name]))}]")
-    facts = [] if counts is None else [f"counts = {_quoted(counts)}"]
-    facts += [] if records is None else [f"records = {records}"]
+    known = {name: numbers[name] for name in ("unit", "counts", "records", "encoding") if numbers.get(name) is not None}
+    people = [f"contribution = {numbers['contribution']}"]
+    people += [f"unit = {_quoted(known.pop('unit'))}"] if "unit" in known else []
     # The least error of a prediction would be that of marginals, from which `dirdp analyse` has no intervals.
     options = ['mechanism = "auto"', 'objective = "estimate"']
-    lines += ["", "[options]", *options, *(["", "[data]", *facts] if facts else [])]
-    return "\n".join([*lines, ""])
+    if n_records is not None:
+        options += ['adjacency = "add-remove"', f"n_records = {n_records}"]
+    whole = {"guarantee": [*kind, f"epsilon = {epsilon!r}"], "people": people, **sections, "options": options}
+    if known:
+        whole["data"] = [f"{name} = {_quoted(value)}" for name, value in known.items()]
+    return "\n".join(line for name, lines in whole.items() for line in (f"[{name}]", *lines, ""))
+
+
+def _array(values: Sequence[str | int]) -> str:
+    return f"[{', '.join(map(_quoted, values))}]"
 
 
 def _split(option: str, typed: str, example: str) -> tuple[str, str]:
@@ -270,162 +406,3 @@ def _categories(name: str, labels: object) -> list[str | int]:
             "integers."
         )
     return labels
-
-
-# The columns of a CSV or Parquet file. **Secret**: no error of this file holds a value, a number or a place.
-
-
-def read_columns(path: Path, declaration: Declaration) -> dict[str, Any]:
-    """The declared columns of a file, by name: lists, or columns of Arrow.
-
-    Parameters
-    ----------
-    path : Path
-        A Parquet file if its name ends so; any other is read as CSV in UTF-8, whose first line names the columns.
-    declaration : Declaration
-
-    Raises
-    ------
-    ArgumentError, DataError
-        If a column is missing, or the file is not what its name says.
-    ImportError
-        If a Parquet file cannot be read without another package.
-    OSError
-        If the file cannot be read.
-    """
-    return (_parquet if _is_parquet(path) else _csv)(path, declaration)
-
-
-def check_schema(path: Path, declaration: Declaration) -> None:
-    """Refuse a file that is not there, needs another package, or has no columns such as are declared.
-
-    The first line of a CSV file and the schema of a Parquet file are public, as the declaration is. No record is read,
-    and a file that has no such parts is refused when it is read.
-
-    Raises
-    ------
-    ArgumentError
-        If a column is missing, or can hold none of the labels or numbers that are declared.
-    ImportError, OSError
-        As for :func:`read_columns`.
-    """
-    if not _is_parquet(path):
-        # Bytes that are no UTF-8 may stand in a record, and are no matter of this line.
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file, suppress(csv.Error):
-            header = next(csv.reader(file, delimiter=declaration.delimiter, strict=True), [])
-            for name in declaration.columns:
-                _position(name, header)
-        return
-    pa, pq = _arrow(path)
-    try:
-        schema = pq.read_schema(path)
-    except (pa.ArrowException, OSError):
-        return
-    of_kind = {
-        "texts": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
-        "numbers": (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
-    }
-    for name in declaration.columns:
-        kind = schema.field(_position(name, schema.names)).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        wanted = "texts" if isinstance(declaration.categories.get(name, [0])[0], str) else "numbers"
-        if not (pa.types.is_null(kind) or any(is_kind(kind) for is_kind in of_kind[wanted])):
-            raise ArgumentError(
-                f"Expected the column {name!r} to hold {wanted}, as [variables] or counts declares, and it is of the "
-                f"type {str(kind).partition('<')[0]}. Convert it, or declare what it holds."
-            )
-
-
-def _arrow(path: Path) -> tuple[Any, Any]:
-    """PyArrow and its module for Parquet, to read a file that can be opened."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise ImportError(
-            "Parquet files need PyArrow. Install it with: pip install pyarrow, or save the data as CSV."
-        ) from None
-    path.open("rb").close()  # This raises the operating system's own error if the file cannot be read.
-    return pa, pq
-
-
-def _is_parquet(path: Path) -> bool:
-    return path.suffix.lower() in (".parquet", ".pq")
-
-
-def _csv(path: Path, declaration: Declaration) -> dict[str, Any]:
-    try:
-        # Excel begins its files with a mark, which this encoding leaves out.
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file, delimiter=declaration.delimiter, strict=True)
-            header = next(lines, [])
-            places = [_position(name, header) for name in declaration.columns]
-            rows = [[row[place] for place in places] for row in _records(lines, len(header))]
-    except UnicodeDecodeError:
-        problem = "is not written in UTF-8. Save it as UTF-8, by an editor or by iconv."
-    except csv.Error:
-        problem = "is no CSV file: some quotation mark is not closed, or a field is too long."
-    else:
-        return _values(rows, declaration)
-    # Raised here, because those errors hold the data, and Python would keep them as its context.
-    raise DataError(f"{path} {problem}")
-
-
-def _records(lines: Iterator[list[str]], width: int) -> Iterator[list[str]]:
-    """The fields of each record, as many as there are columns.
-
-    A blank line, which the csv module reads as no fields, is a record in a file of one column: its field is empty, and
-    that is how Polars, DuckDB and Arrow write a missing value. No record of several columns is written so. There, blank
-    lines that end the file are an editor's, and others are an error.
-    """
-    at_end = False
-    for row in lines:
-        if not row and width > 1:
-            at_end = True
-        elif at_end or len(row or [""]) != width:
-            raise DataError("Some line of the data has another number of fields than the first line.")
-        else:
-            yield row or [""]
-
-
-def _values(rows: list[list[str]], declaration: Declaration) -> dict[str, Any]:
-    """The columns of these rows. In a CSV file everything is a text."""
-    columns: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate(declaration.columns)}
-    for name, labels in declaration.categories.items():
-        numbers = {str(label): label for label in labels if isinstance(label, int)}
-        if numbers:
-            columns[name] = [numbers.get(text, text) for text in columns[name]]
-    if declaration.counts is not None:
-        columns[declaration.counts] = list(map(_count, columns[declaration.counts]))
-    return columns
-
-
-def _position(name: str, header: list[str]) -> int:
-    # What the header holds is not repeated: if the header is missing, it is a record.
-    if header.count(name) != 1:
-        raise ArgumentError(
-            f"Expected the data to name the column {name!r} once, in the first line of a CSV file. See that the first "
-            "line holds the names, and that delimiter in [data] is right."
-        )
-    return header.index(name)
-
-
-def _count(text: str) -> int | str:
-    """An integer, or the text itself, which is then refused as any other value is."""
-    short = text.strip(" ")
-    # A longer integer is no count, and Python refuses to read one of many thousand digits.
-    return int(short) if short.isascii() and short.isdigit() and len(short) <= 18 else text
-
-
-def _parquet(path: Path, declaration: Declaration) -> dict[str, Any]:
-    pa, pq = _arrow(path)
-    try:
-        with pq.ParquetFile(path) as file:
-            for name in declaration.columns:
-                _position(name, file.schema_arrow.names)
-            table = file.read(columns=declaration.columns)
-    except (pa.ArrowException, OSError):
-        table = None
-    if table is None:
-        raise DataError(f"{path} is no Parquet file, or a damaged one.")
-    return {name: table[name] for name in declaration.columns}

@@ -1,36 +1,34 @@
 """The command line: what each command does, its arguments, and the code with which it ends."""
 
 import argparse
+import json
+import math
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, override
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.cli.declaration import Declaration, check_schema, declared, read_columns, written
+from pymc_dirdp import errors
+from pymc_dirdp.cli.columns import check_schema, read_columns
+from pymc_dirdp.cli.declaration import Declaration, declared, written
+from pymc_dirdp.cli.wording import CODES, DONE, FALSE, WRONG, as_commands, code_and_line
 from pymc_dirdp.display import visible
-from pymc_dirdp.errors import ArgumentError, BudgetError, DataError, DirdpError, LedgerError, UnattainableError
+from pymc_dirdp.errors import ArgumentError, DataError, LedgerError
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.texts.files import new_file
 
 if TYPE_CHECKING:
     import pymc as pm
 
+    from pymc_dirdp.counting.bounding import Bound
+    from pymc_dirdp.networks.builders import NetworkTables
+    from pymc_dirdp.releases.analysis import Estimates
     from pymc_dirdp.releases.plan_types import Plan
-
-CODES = {
-    0: "done",
-    1: "verify: the guarantee does not follow from the file",
-    2: "wrong use: an argument, the declaration, or a file that is missing or is not what it should be",
-    3: "the data are not what the declaration says",
-    4: "refused: the guarantee is not attainable, or the ledger does not allow it",
-    5: "an error of this library",
-}
-_DONE, _FALSE, _WRONG, _DATA, _REFUSED, _OWN = CODES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,58 +57,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with Bar(1, command.__name__, shown=True) as bar:
                 result = command(**given)
                 bar.advance()
-            print(_as_commands(str(result)), flush=True)
+            print(as_commands(str(result)), flush=True)
         except BrokenPipeError:
             # The reader has left. Python would complain about it once more at the end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return _DONE
+            return DONE
         except KeyboardInterrupt:
-            return _failed(_WRONG, "stopped")
+            return _failed(WRONG, "stopped")
         except Exception as error:
-            return _failed(*_code_and_line(error))
-    return _FALSE if command is verify and not result else _DONE
-
-
-def _code_and_line(error: Exception) -> tuple[int, str]:
-    """The code and the line for an error. No error that this library did not write is repeated: it may hold data."""
-    if isinstance(error, DirdpError):
-        refused = isinstance(error, BudgetError | LedgerError | UnattainableError)
-        return _DATA if isinstance(error, DataError) else _REFUSED if refused else _WRONG, _in_a_declaration(str(error))
-    if isinstance(error, ImportError) and "pip install" in str(error):
-        return _WRONG, str(error)
-    if isinstance(error, FileExistsError) and error.strerror is None:
-        return _WRONG, str(error).replace("pass overwrite=True", "--overwrite")
-    if isinstance(error, OSError):
-        return _WRONG, f"{error.filename or 'a file'}: {error.strerror or type(error).__name__}"
-    return _OWN, (
-        f"{type(error).__name__} in this library or in one that it uses. Report it with the declaration, and without "
-        "the data."
-    )
-
-
-def _as_commands(text: str) -> str:
-    """A result with its last line, what to do next, as a command."""
-    from pymc_dirdp.releases.wording import NEXT  # Help needs no release.
-
-    others = (
-        ("print(dirdp.verify(release).full)", "dirdp verify --full"),
-        ("ledger.remaining()", "dirdp ledger DECLARATION"),
-    )
-    for of_python, of_command in (*NEXT.values(), *others):
-        text = text.replace(of_python, of_command)
-    return text
-
-
-def _in_a_declaration(message: str) -> str:
-    """An error of a function, with its arguments as a declaration names them."""
-    # How errors write arguments of functions that a declaration has, too.
-    otherwise = re.compile(r", as in otherwise=\{[^}]*\}")
-    message = otherwise.sub(" in the data and in the declaration", message)
-    argument = re.compile(
-        r"\b(adjacency|released_draws|mechanism|min_count|n_records|objective|weights)="
-        r"('[^']*'|\"[^\"]*\"|\d[\w.]*)?"
-    )
-    return argument.sub(lambda found: f"{found[1]} = {found[2]}" if found[2] else f"{found[1]} in [options]", message)
+            return _failed(*code_and_line(error))
+    return FALSE if command is verify and not result else DONE
 
 
 def _failed(code: int, message: str) -> int:
@@ -122,7 +78,7 @@ class _Parser(argparse.ArgumentParser):
     @override
     def error(self, message: str) -> NoReturn:
         """Say in one line what is wrong with the arguments."""
-        self.exit(_WRONG, f"dirdp: {message} (try --help)\n")
+        self.exit(WRONG, f"dirdp: {message} (try --help)\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -170,14 +126,41 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=PARENT,PARENT",
         help="the variables that a variable is conditional on; repeatable",
     )
-    command.add_argument("--separator", default=",", help="what separates labels and parents (%(default)s)")
+    command.add_argument(
+        "--table",
+        action="append",
+        default=[],
+        metavar="NAME=VARIABLE,VARIABLE",
+        dest="tables",
+        help="a cross-table of these variables, with one row of all their combinations; repeatable",
+    )
+    command.add_argument(
+        "--otherwise",
+        action="append",
+        default=[],
+        metavar="NAME=LABEL",
+        help="the label that missing and undeclared values of a variable are counted as; repeatable",
+    )
+    command.add_argument("--separator", default=",", help="what separates labels and names (%(default)s)")
     command.add_argument("--epsilon", type=float, default=1.0, help="epsilon of the guarantee (%(default)s)")
     command.add_argument("--delta", type=float, default=1e-6, help="delta of the guarantee, 0 for none (%(default)s)")
     command.add_argument(
-        "--contribution", type=int, required=True, help="the most records of the data that one person has"
+        "--contribution",
+        type=int,
+        required=True,
+        help="the most records of the data that one person has, or with --unit the most that are counted",
     )
-    command.add_argument("--counts", help="the column that says how many records a line stands for")
-    command.add_argument("--records", type=int, help="how many records there are, if that is public")
+    command.add_argument("--unit", metavar="COLUMN", help="the column that says whose record a line is")
+    command.add_argument("--counts", metavar="COLUMN", help="the column that says how many records a line stands for")
+    command.add_argument("--records", type=int, metavar="N", help="how many records there are, if that is public")
+    command.add_argument(
+        "--n-records", type=int, metavar="N", help="the number of records to plan for, if their number is private"
+    )
+    command.add_argument("--encoding", help="the encoding of a CSV file (utf-8)")
+
+    command = add(check)
+    command.add_argument("declaration", type=Path, help="a TOML file")
+    command.add_argument("data", type=Path, nargs="?", help="a CSV or Parquet file, of which the names are read")
 
     command = add(plan, writes="the plan")
     command.add_argument("declaration", type=Path, help="a TOML file")
@@ -200,6 +183,11 @@ def _parser() -> argparse.ArgumentParser:
     command = add(analyse, writes="draws of shares and counts, as netCDF,")
     command.add_argument("path", type=Path, help="a release")
     command.add_argument("--draws", type=int, default=1000, help="how many in each of four chains (%(default)s)")
+    command.add_argument("--csv", type=Path, metavar="FILE", help="write a line for each cell to this file")
+    command.add_argument("--json", action="store_true", dest="as_json", help="print the cells as JSON")
+    command.add_argument(
+        "--columns", nargs="+", metavar="NAME", help="of a wide table, one to three columns that are taken together"
+    )
     command.add_argument("--n-prior", type=int, metavar="N", help="0 to N records, where their number is private")
 
     command = add(verify)
@@ -218,12 +206,50 @@ def _parser() -> argparse.ArgumentParser:
 
 def init(declaration: Path, *, overwrite: bool, **typed: Any) -> str:
     """Write a declaration from the categories that you type."""
+    if typed["records"] is not None and typed["n_records"] is not None:
+        raise ArgumentError("Give --records if the number of records is public, or --n-records if it is private.")
     text = written(**typed)
     with new_file(declaration, overwrite=overwrite) as aside:
         aside.write_text(text, encoding="utf-8")
-        declared(aside)  # What cannot be read again is not left there.
-    data = "" if typed["records"] is not None else " DATA, the file of the data"
+        facts = declared(aside)
+        # What cannot be planned is not left there.
+        _plan(facts, _made_up(facts, 1000 if facts.records is None else facts.records))
+    is_known = typed["records"] is not None or facts.adjacency == "add-remove"
+    data = "" if is_known else " DATA, the file of the data"
     return f"{declaration} is written. Read it, and go on with: dirdp plan {declaration}{data}"
+
+
+def check(declaration: Path, data: Path | None) -> object:
+    """Check a declaration, its ledger and the names of the columns of the data, and say what a release would cost.
+
+    No record is read, and nothing is charged.
+    """
+    from pymc_dirdp.releases.ledger_charge import refuse_unaffordable
+    from pymc_dirdp.releases.report import Report
+
+    facts = declared(declaration)
+    budget = _ledger(facts, new=False)
+    lines = [("tables", "; ".join(_tables(facts).in_words))]
+    if data is not None:
+        check_schema(data, facts)
+        lines.append(("data", f"{data} names {', '.join(facts.columns)}; no record was read"))
+    unknown = "not known before records in [data] says how many there are"
+    answer: tuple[tuple[str, Any], ...] = (("", (("expected error", unknown), ("guarantee", str(facts.guarantee)))),)
+    if facts.records is not None or budget is not None or facts.adjacency == "add-remove":
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter("always")
+            chosen = _plan(facts, _made_up(facts, facts.records))
+        # Warnings of other libraries are of no use here.
+        lines += [("warning", str(one.message)) for one in noted if one.category.__module__ == errors.__name__]
+        answer = dirdp.report(chosen).sections
+        if budget is not None:
+            refuse_unaffordable(chosen, budget)
+    state = "none: nothing adds up your releases"
+    if budget is not None:
+        left = ", ".join(f"{name} {number:.6g}" for name, number in budget.left.items())
+        state = f"{facts.ledger}: {len(budget.entries())} entries; left are {left}; this release fits"
+    lines.append(("ledger", state))
+    return Report(f"{declaration} is in order", (("", tuple(lines)), *answer))
 
 
 def plan(declaration: Path, data: Path | None, out: Path | None, *, overwrite: bool) -> object:
@@ -285,17 +311,48 @@ def statement(path: Path, *, as_json: bool) -> object:
     return found.to_json() if as_json else found
 
 
-def analyse(path: Path, out: Path | None, *, draws: int, n_prior: int | None, overwrite: bool) -> object:
+def analyse(
+    path: Path,
+    out: Path | None,
+    *,
+    draws: int,
+    csv: Path | None,
+    as_json: bool,
+    columns: list[str] | None,
+    n_prior: int | None,
+    overwrite: bool,
+) -> object:
     """Estimates from a release, with credible intervals that account for the privacy noise."""
     tree = dirdp.load(path)
-    found = dirdp.estimate(tree, n_prior=n_prior)
-    if out is not None:
-        with new_file(out, overwrite=overwrite) as aside:
-            analysis = dirdp.analyse(tree, draws, n_prior=n_prior)
+    # The names of files are taken before anything is computed.
+    with ExitStack() as files:
+        flat, drawn = (
+            None if file is None else files.enter_context(new_file(file, overwrite=overwrite)) for file in (csv, out)
+        )
+        found = dirdp.estimate(tree, [_LEVEL], columns=columns, n_prior=n_prior, progressbar=False)
+        if flat is not None:
+            found.tidy().to_csv(flat, index=False, encoding="utf-8", lineterminator="\n")
+        if drawn is not None:
+            analysis = dirdp.analyse(tree, draws, n_prior=n_prior, progressbar=False)
             # Likelihoods of every draw may take far longer than the draws, and a release is replicated in Python.
             later = {"posterior_predictive", "log_likelihood", "log_prior"} & set(analysis.children)
-            analysis.drop_nodes(later).to_netcdf(aside, engine="h5netcdf")
-    return found
+            analysis.drop_nodes(later).to_netcdf(drawn, engine="h5netcdf")
+    return _as_json(found) if as_json else found
+
+
+_LEVEL = 0.95
+"""The probability of the intervals."""
+
+
+def _as_json(found: "Estimates") -> str:
+    """The rows of a tidy frame, and what they are conditional on. JSON has no number that is infinite or missing."""
+    frame = found.tidy().astype(object)
+    rows = [
+        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
+        for row in frame.where(frame.notna(), None).to_dict("records")
+    ]
+    whole = {"interval_probability": _LEVEL, "given": found.conditions, "cells": rows}
+    return json.dumps(whole, indent=1, allow_nan=False, default=str)
 
 
 def verify(path: Path, *, full: bool = False) -> object:
@@ -323,21 +380,24 @@ def _declared_ledger(declaration: Path, *, new: bool = False) -> "dirdp.Ledger":
     return budget
 
 
+def _tables(facts: Declaration) -> "NetworkTables":
+    """What the declaration says of tables."""
+    from pymc_dirdp.networks.builders import NetworkTables  # Readers of a release wait for no compiler.
+
+    return NetworkTables.of(facts.structure, facts.crosses, categories=facts.categories, prior=facts.prior)
+
+
 def _model(facts: Declaration, data: Path, number: int | None) -> "pm.Model":
     """The model of the declared variables and the data, which hold so many records if that is known. **Secret**."""
     columns = read_columns(data, facts)
-    model = _network(facts, columns, facts.counts)
-    if number is not None:
-        counted = (
-            len(columns[next(iter(facts.categories))]) if facts.counts is None else sum(map(int, columns[facts.counts]))
-        )
-        if counted != number:
-            raise DataError("The data have another number of records than [data] or the plan declares.")
+    model = _tables(facts).counted(columns, otherwise=facts.otherwise, bound=_bound(facts), counts_column=facts.counts)
+    if number is not None and number != model.rvs_to_values[model.observed_RVs[0]].data.sum():
+        raise DataError("The data have another number of records than [data] or the plan declares.")
     return model
 
 
 def _made_up(facts: Declaration, number: int | None) -> "pm.Model":
-    """The same model of as many records of the first category of each variable. No data are read."""
+    """The same model of as many records in one cell of each table. No data are read."""
     if facts.adjacency == "add-remove":
         number = 1  # It is private, and n_records in [options] says what to plan for.
     if number is None:
@@ -347,15 +407,14 @@ def _made_up(facts: Declaration, number: int | None) -> "pm.Model":
             else "No data are read before the ledger is charged. Declare"
         )
         raise ArgumentError(f"{unless} records in [data], the number of records, if anybody may know it.")
-    counts = "" if facts.counts is None else facts.counts  # No variable has this name.
-    columns = {name: labels[:1] for name, labels in facts.categories.items()} | {counts: [number]}
-    return _network(facts, columns, counts)
+    return _tables(facts).made_up(number, _bound(facts))
 
 
-def _network(facts: Declaration, columns: dict[str, Any], counts: str | None) -> "pm.Model":
-    return dirdp.bayesian_network(
-        columns, facts.structure, categories=facts.categories, prior=facts.prior, counts=counts
-    )
+def _bound(facts: Declaration) -> "Bound | None":
+    """Whose records are counted, and how many of each."""
+    from pymc_dirdp.counting.bounding import checked_bound
+
+    return None if facts.unit is None else checked_bound(facts.unit, facts.contribution, distinct=False)
 
 
 def _plan(facts: Declaration, model: "pm.Model") -> "Plan":
@@ -372,11 +431,11 @@ def _read_plan(path: Path, facts: Declaration) -> "Plan":
     given = dirdp.load(path)
     if not isinstance(given, Plan):
         raise ArgumentError(f"{path} holds no plan; the command plan writes one.")
-    theirs = given.guarantee, given.adjacency, given.reading.stated.contribution
-    if theirs != (facts.guarantee, facts.adjacency, facts.contribution):
+    theirs = given.guarantee, given.adjacency, given.stated.contribution, given.stated.counted
+    if theirs != (facts.guarantee, facts.adjacency, facts.contribution, facts.unit):
         raise ArgumentError(
-            "The plan differs from the declaration in its guarantee, adjacency or contribution. Plan "
-            "again from this declaration."
+            "The plan differs from the declaration in its guarantee, adjacency, contribution or unit. Plan again from "
+            "this declaration."
         )
     return given
 

@@ -77,6 +77,7 @@ class ObservedTable:
         The names of all tables that share the radius, if there are several.
     measurements : sequence of Measurement
         The noisy marginals of all tables of the release, if it released marginals; often empty.
+        cell_values=[values for table in tables for values in table.cell_values],
     """
 
     name: str
@@ -97,6 +98,7 @@ class ObservedTable:
     joint_rows: JointLikelihoods | None = None
     noise_group: tuple[str, ...] = ()
     measurements: Sequence[Measurement] = ()
+    cell_values: Sequence[tuple[str, Array]] = ()
 
 
 @contextmanager
@@ -338,6 +340,7 @@ def pooled(tables: Sequence[ObservedTable], *, own_prior: bool) -> ObservedTable
         # Several noisy tables do not have a single noise.
         cell_noise=None,
         measurements=[measurement for table in tables for measurement in table.measurements],
+        cell_values=[values for table in tables for values in table.cell_values],
     )
 
 

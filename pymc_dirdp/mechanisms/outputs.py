@@ -87,6 +87,11 @@ class Output(abc.ABC):
         """The draws of the shares, shape `(k, ..., d)`; None if draws have to be sampled given the output."""
         return None
 
+    @property
+    def cell_values(self) -> tuple[tuple[str, Array], ...]:
+        """The arrays that have a number for each cell, by what the numbers are; empty if there are none."""
+        return ()
+
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
         """The values as observed data, with the names and labels of their axes: those of cells or of shares."""
         return self.values[0], cells
@@ -126,6 +131,11 @@ class Draws(Output):
     def shares(self) -> Array:
         return self.values
 
+    @property
+    @override
+    def cell_values(self) -> tuple[tuple[str, Array], ...]:
+        return tuple(("draw", draw) for draw in self.values)
+
     @override
     def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
         # ArviZ does not plot data without an axis.
@@ -154,6 +164,11 @@ class NoisyTable(Output):
     def values(self) -> Array:
         (table,) = self.published.values()
         return np.asarray(table[None])
+
+    @property
+    @override
+    def cell_values(self) -> tuple[tuple[str, Array], ...]:
+        return (("noisy_count", self.values[0]),)
 
 
 @final

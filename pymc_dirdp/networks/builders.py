@@ -1,22 +1,33 @@
 """Plain PyMC models over count tables, for users who have records and a structure."""
 
-from collections.abc import Collection, Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from os import PathLike
-from typing import Any
+from typing import Any, Self, final
 
 import numpy as np
 import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 
+from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import positive_array
-from pymc_dirdp.counting.bounding import checked_bound
-from pymc_dirdp.counting.columns import Categories, Frame, checked_categories, column_of
+from pymc_dirdp.counting.bounding import Bound, checked_bound
+from pymc_dirdp.counting.columns import (
+    Categories,
+    Frame,
+    Otherwise,
+    checked_categories,
+    checked_otherwise,
+    column_of,
+)
 from pymc_dirdp.counting.counts import Counts
 from pymc_dirdp.counting.tables import count_families, table_shape
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.models.graph import Purpose, build_for
 from pymc_dirdp.models.table import PYMC_NAMES, check_labels, is_path_name
+from pymc_dirdp.releases.axes import joined
 from pymc_dirdp.releases.choices import Structure
 from pymc_dirdp.signatures import user_facing
 
@@ -133,6 +144,7 @@ def bayesian_network(
     counts: str | None = None,
     unit: str | None = None,
     contribution: int | None = None,
+    otherwise: Otherwise | None = None,
 ) -> pm.Model:
     """A discrete Bayesian network: each variable given its parents, with a Dirichlet prior for each configuration.
 
@@ -154,6 +166,8 @@ def bayesian_network(
     unit, contribution : str and int, optional
         The column that says whose record it is, and how many records of each unit are counted at most, the same ones in
         all tables. :func:`plan` then protects these units.
+    otherwise : mapping of str to label, optional
+        As in :func:`pymc_dirdp.count`, for missing and undeclared values.
 
     Returns
     -------
@@ -183,33 +197,125 @@ def bayesian_network(
     >>> [variable.name for variable in model.observed_RVs]
     ['n_sex', 'n_left']
     """
-    parents = _parents(structure)
-    labels = checked_categories(list(parents), categories)
-    for name, values in labels.items():
-        refuse_labels(name, values)
-    parents = {name: _dividing(given, labels) for name, given in parents.items()}
-    if isinstance(prior, Mapping) and (unknown := [name for name in prior if name not in parents]):
-        raise ArgumentError(f"prior has {unknown[0]!r}, which is no variable of the model.")
-    shapes = {name: table_shape([*given, name], labels) for name, given in parents.items()}
-    priors = {name: _prior(name, prior, shape) for name, shape in shapes.items()}
+    tables = NetworkTables.of(structure, {}, categories=categories, prior=prior)
     # Everything public is checked by now. Each column is read once, however many tables it is in.
     bound = checked_bound(unit, contribution, distinct=False)
-    found = count_families(
-        records,
-        [(*given, name) for name, given in parents.items()],
-        labels,
-        otherwise={},
-        bound=bound,
-        counts_column=counts,
-    )
-    with pm.Model(coords={name: tuple(values) for name, values in labels.items()}) as model:
-        for (name, given), table in zip(parents.items(), found, strict=True):
-            dims = (*given, name)
-            cells = _stored(Counts.of(table, bound=bound))
-            p = pm.Dirichlet(f"p_{name}", a=priors[name], dims=dims)
-            pm.Multinomial(f"n_{name}", n=np.asarray(cells).sum(axis=-1), p=p, observed=cells, dims=dims)
+    model = tables.counted(records, otherwise=otherwise, bound=bound, counts_column=counts)
     _build(model, structure)
     return model
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NetworkTables:
+    """The tables of a network, and cross-tables of some of its variables. All of it is public and was checked.
+
+    Attributes
+    ----------
+    labels : dict of str to list
+        Of each variable.
+    families : dict of str to tuple of str
+        By the name of a table its variables. The last one is given the others, but in a cross-table.
+    axes : dict of str to (str, list)
+        The one axis of each cross-table, and its labels.
+    priors : dict of str to array
+        Of each table.
+    """
+
+    labels: dict[str, list[Any]]
+    families: dict[str, tuple[str, ...]]
+    axes: dict[str, tuple[str, list[Any]]]
+    priors: dict[str, NDArray[np.float64]]
+
+    @classmethod
+    def of(
+        cls,
+        structure: Parents | Iterable[tuple[str, str]],
+        crosses: Mapping[str, Sequence[str]],
+        *,
+        categories: Categories,
+        prior: Prior = 1.0,
+    ) -> Self:
+        """Check what a model is to be made of.
+
+        Parameters
+        ----------
+        structure, categories, prior
+            As for :func:`bayesian_network`.
+        crosses : mapping of str to sequence of str
+            By the name of a table, the variables whose combinations are the cells of one Dirichlet distribution. These
+            variables have no table of their own.
+        """
+        parents = _parents(structure)
+        labels = checked_categories(list(parents), categories)
+        for name, values in labels.items():
+            refuse_labels(name, values)
+        crossed = {name for variables in crosses.values() for name in variables}
+        families = {name: (*_dividing(given, labels), name) for name, given in parents.items() if name not in crossed}
+        if clash := [
+            name for name in crosses if name in families or (name in labels and tuple(crosses[name]) != (name,))
+        ]:
+            raise ArgumentError(f"The cross-table {clash[0]!r} has the name of a variable. Give it another one.")
+        axes = {}
+        for name, variables in crosses.items():
+            # Their number is checked before they are listed.
+            table_shape(variables, labels)
+            axis = joined({variable: labels[variable] for variable in variables})
+            if axis is None:
+                raise ArgumentError(
+                    f'Names or labels of {" and ".join(map(repr, variables))} hold " and ", " & " and " | ", so '
+                    f"nothing is left to join them in the cross-table {name!r}. Write one of these in another way."
+                )
+            axes[name] = axis
+        refuse_names(dict.fromkeys((*parents, *crosses, *(axis for axis, _ in axes.values()))))
+        families |= {name: tuple(variables) for name, variables in crosses.items()}
+        if isinstance(prior, Mapping) and (unknown := [name for name in prior if name not in families]):
+            raise ArgumentError(f"prior has {unknown[0]!r}, which is no variable of the model.")
+        shapes = {name: table_shape(family, labels) for name, family in families.items()}
+        return cls(labels, families, axes, {name: _prior(name, prior, shape) for name, shape in shapes.items()})
+
+    @property
+    def in_words(self) -> list[str]:
+        """Each table, its variables and how many cells it has."""
+        words = []
+        for name, (*given, last) in self.families.items():
+            variables = " by ".join((*given, last)) if name in self.axes else f"{last} given {' and '.join(given)}"
+            cells = math.prod(len(self.labels[variable]) for variable in (*given, last))
+            words.append(f"p_{name}, {variables if given else last}, {cells} cells")
+        return words
+
+    def counted(
+        self, records: Any, *, otherwise: Otherwise | None, bound: Bound | None, counts_column: str | None
+    ) -> pm.Model:
+        """The model with the counts of records. The parameters are those of :func:`count_families`. **Secret**."""
+        missing, families = checked_otherwise(otherwise, self.labels), list(self.families.values())
+        found = count_families(
+            records, families, self.labels, otherwise=missing, bound=bound, counts_column=counts_column
+        )
+        return self._model(found, bound)
+
+    def made_up(self, n_records: int, bound: Bound | None) -> pm.Model:
+        """The same model of as many records in the first cell of each table, for planning. No record is read."""
+        tables = [np.zeros(table_shape(family, self.labels), dtype=np.int64) for family in self.families.values()]
+        for table in tables:
+            table.flat[0] = n_records
+        return self._model(tables, bound)
+
+    def _model(self, tables: Sequence[Integers], bound: Bound | None) -> pm.Model:
+        used = {name for table, family in self.families.items() if table not in self.axes for name in family}
+        coords = {name: tuple(values) for name, values in self.labels.items() if name in used}
+        coords |= {axis: tuple(values) for axis, values in self.axes.values()}
+        with pm.Model(coords=coords) as model:
+            for (name, family), table in zip(self.families.items(), tables, strict=True):
+                is_cross = name in self.axes
+                dims = (self.axes[name][0],) if is_cross else family
+                prior = self.priors[name].ravel() if is_cross else self.priors[name]
+                cells = _stored(Counts.of(table.ravel() if is_cross else table, bound=bound))
+                p = pm.Dirichlet(f"p_{name}", a=prior, dims=dims)
+                pm.Multinomial(f"n_{name}", n=np.asarray(cells).sum(axis=-1), p=p, observed=cells, dims=dims)
+        if not self.axes:
+            build_for(model, Purpose("prediction"))
+        return model
 
 
 def _build(model: pm.Model, structure: object, target: str | None = None) -> None:

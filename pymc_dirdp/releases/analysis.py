@@ -2,14 +2,17 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, final, override
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, list_of_names, one_of
 from pymc_dirdp.display import Tabular, uncertain
 from pymc_dirdp.errors import ArgumentError
@@ -25,6 +28,7 @@ from pymc_dirdp.releases.arviz_groups import (
     likelihood_attributes,
     sample_axes,
 )
+from pymc_dirdp.releases.axes import divided
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.releases.opened import Published, content_of, open_release
 from pymc_dirdp.releases.pairs import PairsRelease
@@ -36,6 +40,9 @@ from pymc_dirdp.texts.grammar import library_version
 
 if TYPE_CHECKING:
     import pymc as pm
+
+type CellAxes = tuple[tuple[str, Sequence[Any]], ...]
+"""The variables of a table with their labels, axis by axis."""
 
 
 @user_facing
@@ -238,14 +245,18 @@ def sample_posterior_predictive(
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimates(Tabular):
-    """Shares and counts with their errors, cell by cell. `print` it, let a notebook show it, or take the `frame()`.
+    """Shares and counts with their errors, cell by cell.
+
+    `print` it, let a notebook show it, or take the `frame()`; `tidy()` is the frame for other programs.
 
     Attributes
     ----------
     tables : dict of str to Estimate
         For each table its numbers; cells of all rows follow one another.
-    cells : dict of str to tuple of str
-        What the cells of each table are called.
+    axes : dict of str to tuple of (str, list)
+        The variables of each table with their labels, axis by axis.
+    published : dict of str to sequence of (str, array)
+        What the release holds of the cells of each table: noisy counts or draws.
     conditions : tuple of str
         What each table's numbers are conditional on.
 
@@ -262,14 +273,65 @@ class Estimates(Tabular):
     """
 
     tables: dict[str, Estimate]
-    cells: dict[str, tuple[str, ...]]
+    axes: dict[str, CellAxes]
+    published: dict[str, Sequence[tuple[str, Array]]]
     conditions: tuple[str, ...]
+
+    @cached_property
+    def cells(self) -> dict[str, tuple[str, ...]]:
+        """What the cells of each table are called, such as `p[black]`."""
+        listed = {name: itertools.product(*(labels for _, labels in axes)) for name, axes in self.axes.items()}
+        return {name: tuple(f"{name}[{', '.join(map(str, cell))}]" for cell in cells) for name, cells in listed.items()}
 
     def frame(self) -> Any:
         """A row for each cell: means, standard deviations, and the ends of each interval, as a `pandas.DataFrame`."""
         import pandas as pd
 
         return pd.DataFrame(list(self._numbers())).set_index("cell")
+
+    def tidy(self) -> Any:
+        """One flat row for each cell, as a `pandas.DataFrame` that a spreadsheet or R reads once it is a CSV file.
+
+        Returns
+        -------
+        frame : pandas.DataFrame
+            The columns are `table`; one for each variable, with its label; `noisy_count` and `draw`, which are what was
+            published of the cell, and empty where the release has none; and the numbers of :meth:`frame`. Several
+            draws or noisy counts of a cell are in `draw_2` and so on. The labels of an axis whose name joins several
+            variables by " and ", and whose labels are all combinations of theirs, are divided among these variables.
+
+        Examples
+        --------
+        >>> import pymc as pm
+        >>> import pymc_dirdp as dirdp
+        >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+        ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+        ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+        >>> release = dirdp.sample(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric")
+        >>> list(dirdp.estimate(release, prob=[0.95]).tidy().columns)[:5]
+        ['table', 'hair', 'noisy_count', 'draw', 'share']
+        """
+        import pandas as pd
+
+        axes = {name: [part for axis in own for part in divided(*axis)] for name, own in self.axes.items()}
+        published = {name: dict(_numbered(values)) for name, values in self.published.items()}
+        outputs = dict.fromkeys(("noisy_count", "draw", *itertools.chain.from_iterable(published.values())))
+        variables = dict.fromkeys(variable for own in axes.values() for variable, _ in own)
+        numbers = list(self._numbers())
+        taken = ["table", *outputs, *itertools.islice(numbers[0], 1, None)]
+        # A variable may have the name of another column.
+        columns = [f"{name} (variable)" if name in taken else name for name in variables]
+        rows = []
+        for name, own in axes.items():
+            cells = itertools.product(*(labels for _, labels in own))
+            for i, (labels, row) in enumerate(zip(cells, numbers, strict=False)):
+                label_of = dict(zip((variable for variable, _ in own), labels, strict=True))
+                values = [published[name][output].flat[i] if output in published[name] else None for output in outputs]
+                rows.append([name, *map(label_of.get, variables), *values, *itertools.islice(row.values(), 1, None)])
+            del numbers[: math.prod(len(labels) for _, labels in own)]
+        # Of mixed types, because integers beside an empty field would become floating-point numbers.
+        frame = pd.DataFrame(rows, columns=["table", *columns, *taken[1:]], dtype=object)
+        return frame.astype({name: _number_type(frame[name]) for name in taken[1:]})
 
     def _numbers(self) -> Any:
         for name, found in self.tables.items():
@@ -376,7 +438,8 @@ def estimate(
         tables = found.distributions.estimate(list(prob), bar)
     return Estimates(
         tables,
-        {name: _cells(seen) for name, seen in found.tables.items()},
+        {name: _axes(seen) for name, seen in found.tables.items()},
+        {name: seen.cell_values for name, seen in found.tables.items()},
         tuple(
             "; ".join(filter(None, (f"{name}: {found.conditions(name)}", tables[name].caveat))) for name in found.tables
         ),
@@ -396,20 +459,32 @@ def _of_pairs(
     with Bar(FITS * STEPS, "steps", shown=progressbar) as bar:
         errors = release.errors(seed, bar)
     found = {", ".join(table): errors.estimate([place[name] for name in table], prob) for table in tables}
-    cells = {
-        ", ".join(table): tuple(
-            f"{', '.join(table)}[{', '.join(map(str, cell))}]"
-            for cell in itertools.product(*(labels[name] for name in table))
-        )
-        for table in tables
-    }
-    return Estimates(found, cells, tuple(dict.fromkeys(estimate.caveat for estimate in found.values())))
+    return Estimates(
+        found,
+        {", ".join(table): tuple((name, labels[name]) for name in table) for table in tables},
+        {", ".join(table): release.noisy_counts([place[name] for name in table]) for table in tables},
+        tuple(dict.fromkeys(estimate.caveat for estimate in found.values())),
+    )
 
 
-def _cells(seen: ObservedTable) -> tuple[str, ...]:
-    """Such as `p[black]`, by the labels of the table of counts."""
-    axes = [
-        list(map(str, range(size) if labels is None else labels))
-        for size, (_, labels) in zip(seen.prior.shape, seen.cell_labels, strict=True)
-    ]
-    return tuple(f"{seen.name}[{', '.join(labels)}]" for labels in itertools.product(*axes))
+def _numbered(values: Sequence[tuple[str, Array]]) -> Iterator[tuple[str, Array]]:
+    """What was published of the cells of a table, by the names of columns."""
+    seen = Counter[str]()
+    for kind, array in values:
+        seen[kind] += 1
+        yield (kind if seen[kind] == 1 else f"{kind}_{seen[kind]}"), array
+
+
+def _number_type(column: Any) -> str:
+    """The type of a column of numbers: integers, also where some are missing, if it has no other and is of counts."""
+    known = column.dropna()
+    is_whole = str(column.name).startswith("noisy_count") and all(float(value).is_integer() for value in known)
+    return "Int64" if is_whole else "float64"
+
+
+def _axes(seen: ObservedTable) -> CellAxes:
+    """The axes of the table of counts, with their labels, which are numbers where there are none."""
+    return tuple(
+        (name, list(range(size) if labels is None else labels))
+        for size, (name, labels) in zip(seen.prior.shape, seen.cell_labels, strict=True)
+    )

@@ -1,6 +1,8 @@
 """The axes of tables and of their shares: what a tree calls them, and the labels along them."""
 
+import itertools
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,9 @@ from pymc_dirdp.models.table import Table, dim_beside, dim_name, outcome_dim, pl
 
 type ListedLabels = tuple[tuple[str, list[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
+
+_BETWEEN = (" and ", " & ", " | ")
+"""What joins variables that share an axis, and their labels: the first that none of these has."""
 
 PUBLIC_TOTALS = "public_totals"
 """The variable that holds the public numbers of records of the entries of some row axes."""
@@ -75,3 +80,43 @@ def renamed(dim: str) -> str:
     for kind in by_class_name().values():
         taken |= {fact.name for fact in kind.facts if fact.is_variable} | {kind.publishes} - {DRAWS}
     return dim_beside(dim, taken | {dim for name in taken if re.fullmatch(rf"{name}(_\d+)+", dim)})
+
+
+# Several variables may share one axis, with a label for each of their combinations.
+
+
+def joined(labels: Mapping[str, Sequence[Any]]) -> tuple[str, list[Any]] | None:
+    """The name and the labels of one axis for several variables; None if no text between them would be unmistakable.
+
+    Examples
+    --------
+    >>> joined({"sex": ["f", "m"], "left": ["no", "yes"]})
+    ('sex and left', ['f and no', 'f and yes', 'm and no', 'm and yes'])
+    """
+    if len(labels) == 1:
+        ((name, values),) = labels.items()
+        return name, list(values)
+    for between in _BETWEEN:
+        axis = between.join(labels), [between.join(map(str, cell)) for cell in itertools.product(*labels.values())]
+        if divided(*axis) == [(name, [str(label) for label in values]) for name, values in labels.items()]:
+            return axis
+    return None
+
+
+def divided(name: str, labels: Sequence[Any]) -> list[tuple[str, Sequence[Any]]]:
+    """The variables that share an axis with their labels; the axis itself if it does not join several.
+
+    Examples
+    --------
+    >>> divided("sex and left", ["f and no", "f and yes", "m and no", "m and yes"])
+    [('sex', ['f', 'm']), ('left', ['no', 'yes'])]
+    >>> divided("left", ["no", "yes"])
+    [('left', ['no', 'yes'])]
+    """
+    for between in _BETWEEN:
+        names, parts = name.split(between), [str(label).split(between) for label in labels]
+        if len(names) > 1 and len(set(names)) == len(names) and all(len(part) == len(names) for part in parts):
+            levels = [list(dict.fromkeys(level)) for level in zip(*parts, strict=True)]
+            if [list(cell) for cell in itertools.product(*levels)] == parts:
+                return list(zip(names, levels, strict=True))
+    return [(name, labels)]

@@ -123,6 +123,20 @@ def charged_release(chosen: _Released, ledger: "Ledger", *, what: str, digest: s
     return ledger.receipt(entry)
 
 
+def refuse_unaffordable(chosen: _Released, ledger: "Ledger") -> None:
+    """Raise the error with which a ledger would refuse a release. It is not charged.
+
+    Raises
+    ------
+    BudgetError, LedgerError, ArgumentError
+        As :meth:`Ledger.spend` does.
+    """
+    guarantee, lost = charged(chosen, ledger)
+    ledger._refuse_unaffordable(
+        guarantee, lost, chosen.adjacency, unit=chosen.unit_label, contribution=chosen.contribution
+    )
+
+
 def charged(chosen: _Released, ledger: "Ledger") -> tuple[Guarantee, PrivacyCurves]:
     """What a release costs a ledger: without what was chosen before, if this ledger holds that in an entry already."""
     on_ledger = {

@@ -168,6 +168,7 @@ class ReleasedTable:
             joint_rows=joint_rows or mechanism.joint_rows(self.published[0]),
             noise_group=group,
             measurements=self.stored.measurements_for(self.part),
+            cell_values=self.output.cell_values,
         )
 
     def _damaged(self, problem: str) -> ReleaseError:

@@ -6,7 +6,7 @@ computer holds. So its plan names columns and no table.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final, override
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.entries import Receipt
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.display import Facts, Line, visible
 from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
@@ -264,6 +265,14 @@ class PairsRelease(RebuiltOnCopy, Text):
             else:
                 counts[first] = published
         return noisy
+
+    def noisy_counts(self, columns: Sequence[int]) -> tuple[tuple[str, Array], ...]:
+        """The noisy counts of a table of these columns, as :attr:`Output.cell_values` has them."""
+        measured = dict(zip(self.plan.mechanism.tables, self.counts, strict=True))
+        counts = measured.get(tuple(sorted(columns)))
+        if counts is None:
+            return ()
+        return (("noisy_count", np.transpose(counts, np.argsort(np.argsort(columns))).astype(np.float64)),)
 
     def mixture(self, seed: int = 0, bar: Bar = QUIET) -> Mixture:
         """What is fitted to the noisy counts; it is computed once for a seed.

@@ -10,6 +10,13 @@ from pymc_dirdp.cli.main import main
 PAGE = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text(encoding="utf-8")
 
 
+# What only somebody who writes Python knows, in an error.
+PYTHON = re.compile(
+    r"\w=(?!=)|\bdirdp\.\w|\w\(\)|\w\[['\"]|Traceback|\ban? (?:str|int|float|bool|dict|tuple|NoneType)\b|\bNone\b"
+    r"|\bTrue\b|\bpandas\b|[Dd]ata ?[Ff]rame|\[Errno|<class|netcdf\("
+)
+
+
 def _block(language):
     return re.search(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)[1]
 
@@ -55,7 +62,8 @@ def run(capsys):
             code = left.code
         printed = capsys.readouterr()
         assert printed.err.count("\n") == (0 if code in (0, 1) else 1)
-        assert "Traceback" not in printed.err
+        # What is typed after an option is no word of Python.
+        assert not PYTHON.search(re.sub(r"--[\w-]+ \S+=", "", printed.err)), printed.err
         assert (printed.out == "") == (code not in (0, 1))
         return code, printed.out, printed.err
 
@@ -75,3 +83,13 @@ def declare(alone):
         path.write_text(text, encoding="utf-8")
 
     return declared
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text):
+        path = tmp_path / "survey.toml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write

@@ -1,28 +1,11 @@
 """Declarations: what they mean, and what is refused."""
 
-import csv
-import json
-import sys
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.cli.declaration import check_schema, declared, read_columns
-from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.networks.builders import bayesian_network
-
-
-@pytest.fixture
-def written(tmp_path):
-    def write(text):
-        path = tmp_path / "survey.toml"
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return path
-
-    return write
+from pymc_dirdp.cli.declaration import declared
 
 
 def test_the_example_means_what_it_says(written, block):
@@ -40,10 +23,37 @@ def test_the_example_means_what_it_says(written, block):
     assert found.ledger == path.parent / "budget.db"
 
 
+def test_units_other_values_encodings_and_cross_tables(written):
+    found = declared(
+        written("""
+        [guarantee]
+        kind = "PureDP"
+        epsilon = 1
+        [people]
+        unit = "who"
+        contribution = 3
+        [variables]
+        sex = {categories = ["f", "m"]}
+        age = {categories = [1, 2, 9], otherwise = 9}
+        left = {categories = ["no", "yes"], prior = 2}
+        [tables.both]
+        variables = ["sex", "age"]
+        prior = 0.5
+        [data]
+        encoding = "latin1"
+        """)
+    )
+    assert (found.unit, found.contribution, found.otherwise) == ("who", 3, {"age": 9})
+    assert (found.crosses, found.prior) == ({"both": ["sex", "age"]}, {"left": 2, "both": 0.5})
+    assert found.encoding == "iso8859-1"
+    assert found.columns == ["sex", "age", "left", "who"]
+
+
 def test_what_may_be_left_out(written, block):
     found = declared(written(block("toml").partition("[options]")[0]))
     assert (found.options, found.counts, found.records, found.ledger, found.limit) == ({}, None, None, None, None)
     assert found.columns == ["sex", "hair"]
+    assert (found.unit, found.otherwise, found.crosses, found.encoding) == (None, {}, {}, "utf-8")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +66,38 @@ def test_what_may_be_left_out(written, block):
         ([("contribution = 1", "contribution = 1.5")], "contribution=1.5"),
         ([("contribution = 1", "contribution = nan")], "contribution=nan"),
         ([("contribution = 1", "contribution = true")], "got a bool"),
-        ([("contribution = 1", 'contribution = 1\nunit = "person"')], r"Unknown name in \[people\] 'unit'"),
+        ([("contribution = 1", 'contribution = 1\npublic = "n"')], r"Unknown name in \[people\] 'public'"),
+        ([("contribution = 1", 'contribution = 1\nunit = "person"')], r"Leave counts in \[data\] or unit"),
+        ([("contribution = 1", "contribution = 1\nunit = 3")], "name of a column that is no variable"),
+        ([("contribution = 1", 'contribution = 1\nunit = "sex"')], "name of a column that is no variable"),
+        ([("prior = 1.0", "otherwise = 1")], "one of its categories"),
+        ([("prior = 1.0", 'otherwise = "grey"')], "one of its categories"),
+        ([("prior = 1.0", "otherwise = true")], "one of its categories"),
+        ([("prior = 1.0", 'otherwise = ["red"]')], "one of its categories"),
+        ([("[options]", "[tables]\nboth = 3\n[options]")], r"\[tables.both\] to be a section"),
+        ([("[options]", "[tables.both]\n[options]")], r"variables in \[tables.both\] to list names"),
+        ([("[options]", "[tables.both]\nvariables = []\n[options]")], "each of their combinations is a cell"),
+        ([("[options]", '[tables.both]\nvariables = ["sex", "age"]\n[options]')], "'age'"),
+        ([("[options]", '[tables.both]\nvariables = ["sex", "sex"]\n[options]')], "each variable once"),
+        ([("[options]", '[tables.both]\nvariables = ["sex", "hair"]\n[options]')], "Leave given out of"),
+        ([("[options]", '[tables.both]\nvariables = ["sex"]\ngiven = "a"\n[options]')], "Unknown name in"),
+        ([("[options]", '[tables.hair]\nvariables = ["sex"]\n[options]')], "has the name of a variable"),
+        (
+            [("given = [", "# given = ["), ("[options]", '[tables.both]\nvariables = ["sex", "hair"]\n[options]')],
+            "Leave prior out of",
+        ),
+        (
+            [
+                ("[options]", '[variables.eye]\ncategories = ["a", "b"]\n[options]'),
+                ("[options]", '[tables.both]\nvariables = ["sex", "eye"]\n[options]'),
+            ],
+            r"\[variables.hair\] is given 'sex', which is in \[tables.both\]",
+        ),
+        ([('counts = "n"', 'counts = "n"\nencoding = 3')], "name of an encoding"),
+        ([('counts = "n"', 'counts = "n"\nencoding = "klingon"')], "name of an encoding"),
+        ([('counts = "n"', 'counts = "n"\nencoding = "zip"')], "name of an encoding"),
+        ([('counts = "n"', 'counts = "n"\nencoding = "idna"')], "name of an encoding"),
+        ([('counts = "n"', 'counts = "n"\nencoding = "a\\u0000"')], "name of an encoding"),
         ([('kind = "ApproxDP"      ', 'kind = "approx"')], r"Unknown kind in \[guarantee\] 'approx'"),
         ([('kind = "ApproxDP"      ', "kind = 1 ")], r"kind in \[guarantee\] to be one of .* got an int"),
         ([('kind = "ApproxDP"      ', "")], r"\[guarantee\] to have a kind"),
@@ -139,317 +180,11 @@ def test_a_declaration_that_is_not_there(tmp_path):
             declared(Path(path))
 
 
-# Columns of files that may be anything. No error repeats what stands in them.
-
-SECRETS = ("70003", "71009", "Zaphod")
-
-
-@pytest.fixture
-def facts(alone):
-    return declared(Path("survey.toml"))
-
-
-def counted(path, facts):
-    """The counts of the model that the columns lead to."""
-    columns = read_columns(Path(path), facts)
-    model = bayesian_network(columns, facts.structure, categories=facts.categories, counts=facts.counts)
-    return [model.rvs_to_values[model[name]].eval().tolist() for name in ("n_sex", "n_hair")]
-
-
-WHOLE = [[313, 279], [[52, 143, 37, 81], [56, 143, 34, 46]]]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda text: text,
-        lambda text: "\ufeff" + text,
-        lambda text: text.replace("\n", "\r\n"),
-        lambda text: text.replace("\n", "\r"),
-        lambda text: "\ufeff" + text.replace("\n", "\r\n") + "\r\n",
-        lambda text: text + "\n\n",
-        lambda text: text.rstrip("\n"),
-        lambda text: text.replace("male,red,34", "male,red,30\nmale,red,4\nmale,red,0"),
-        lambda text: text.replace("female", '"female"'),
-        lambda text: text.replace(",52", ", 52 ").replace(",46", ",00046"),
-        lambda text: "\n".join(f"Zaphod,{line},é" for line in text.splitlines()),
-    ],
-    ids=range(11),
-)
-def test_files_that_mean_the_same(facts, change):
-    path = Path("survey.csv")
-    path.write_bytes(change(path.read_text(encoding="utf-8")).encode())
-    assert counted(path, facts) == WHOLE
-
-
-# Writers of CSV. In a file of one column, some write a missing value as a blank line, and others as two quotes.
-
-
-def by_csv(columns, path):
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
-
-
-def by_pandas(columns, path):
-    pd.DataFrame(columns).to_csv(path, index=False)
-
-
-def by_polars(columns, path):
-    pytest.importorskip("polars").DataFrame(columns, schema=dict.fromkeys(columns, str)).write_csv(path)
-
-
-def of_texts(arrow, columns):
-    return arrow.table({name: arrow.array(values, "string") for name, values in columns.items()})
-
-
-def by_duckdb(columns, path):
-    arrow = pytest.importorskip("pyarrow")
-    connection = pytest.importorskip("duckdb").connect()
-    connection.register(
-        "records", arrow.table({name: arrow.array(values, "string") for name, values in columns.items()})
-    )
-    connection.execute(f"COPY records TO '{path}' (HEADER)")
-
-
-def by_arrow(columns, path):
-    arrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.csv")
-    writer.write_csv(of_texts(arrow, columns), path)
-
-
-ANSWERS = ["yes", None, "no", "", 'a "b",\r\nc', None, None]
-
-
-def of_columns(written, names, *labels):
-    listed = ", ".join(json.dumps(label) for label in labels)
-    tables = "".join(f"\n[variables.{name}]\ncategories = [{listed}]\n" for name in names)
-    return declared(written(f'[guarantee]\nkind = "PureDP"\nepsilon = 1.0\n[people]\ncontribution = 1\n{tables}'))
-
-
-@pytest.mark.parametrize("writer", [by_csv, by_pandas, by_polars, by_duckdb, by_arrow])
-@pytest.mark.parametrize("names", ["a", "ab", "abc"])
-@pytest.mark.parametrize("length", [0, 1, 2, len(ANSWERS)])
-def test_every_record_that_is_written_is_read(writer, names, length, written, tmp_path):
-    """Each column begins at another answer, so that records of several columns are wholly and partly missing."""
-    columns = {name: (ANSWERS[i:] + ANSWERS[:i])[-length:] if length else [] for i, name in enumerate(names)}
-    writer(columns, tmp_path / "records.csv")
-    found = read_columns(tmp_path / "records.csv", of_columns(written, names, "yes", "no"))
-    assert found == {name: [value or "" for value in values] for name, values in columns.items()}
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_a_blank_line_of_one_column_is_a_record(end, mark, written, tmp_path):
-    path, lines = tmp_path / "records.csv", ["a", "yes", "", "no", ""]
-    path.write_bytes((mark + "".join(line + end for line in lines)).encode())
-    facts = of_columns(written, "a", "yes", "no", "")
-    columns = read_columns(path, facts)
-    assert columns == {"a": lines[1:]}
-    assert dirdp.count(columns, ["a"], categories=facts.categories).tolist() == [1, 1, 2]
-    with pytest.raises(DataError, match="'a' holds missing values"):
-        bayesian_network(
-            read_columns(path, of_columns(written, "a", "yes", "no")), {"a": []}, categories={"a": ["yes", "no"]}
-        )
-
-
-def test_another_delimiter(facts, declare):
-    declare(('counts = "n"', 'counts = "n"\ndelimiter = ";"'))
-    path = Path("survey.csv")
-    path.write_text(path.read_text(encoding="utf-8").replace(",", ";"), encoding="utf-8")
-    assert counted(path, declared(Path("survey.toml"))) == WHOLE
-
-
-def test_records_in_place_of_counts(facts, declare):
-    declare(('counts = "n"', ""))
-    lines = Path("survey.csv").read_text(encoding="utf-8").splitlines()
-    rows = ["sex,hair"]
-    for line in lines[1:]:
-        *cell, number = line.split(",")
-        rows += [",".join(cell)] * int(number)
-    Path("records.csv").write_text("\n".join(rows), encoding="utf-8")
-    assert counted("records.csv", declared(Path("survey.toml"))) == WHOLE
-
-
-def test_integers_as_categories(facts, declare):
-    declare(('["female", "male"]', "[0, 1]"))
-    path, numbers = Path("survey.csv"), declared(Path("survey.toml"))
-    text = path.read_text(encoding="utf-8").replace("female", "0").replace("male", "1")
-    path.write_text(text, encoding="utf-8")
-    assert counted(path, numbers) == WHOLE
-    for other in ("00", "0.0", " 0", "+0", "\u0660", "False"):
-        path.write_text(text.replace("\n0,red", f"\n{other},red"), encoding="utf-8")
-        with pytest.raises(DataError, match="does not declare"):
-            counted(path, numbers)
-
-
-@pytest.mark.parametrize(
-    ("text", "error", "word"),
-    [
-        ("", ArgumentError, "name the column 'sex' once"),
-        ("female,black,70003\nmale,red,71009\n", ArgumentError, "name the column 'sex' once"),
-        ("sex;hair;n\nfemale;black;70003\n", ArgumentError, "delimiter"),
-        ("Sex,hair,n\nfemale,black,70003\n", ArgumentError, "'sex'"),
-        ("sex,hair\nfemale,black\n", ArgumentError, "'n'"),
-        ("sex,sex,hair,n\nfemale,male,black,70003\n", ArgumentError, "'sex' once"),
-        ("sex,hair,n\nfemale,black\n", DataError, "another number of fields"),
-        ("sex,hair,n\nfemale,black,70003,Zaphod\n", DataError, "another number of fields"),
-        ("sex,hair,n\nfemale,black,70003\n \n", DataError, "another number of fields"),
-        ("sex,hair,n\nfemale,black,70003\n\nmale,red,71009\n", DataError, "another number of fields"),
-        ('sex,hair,n\nfemale,"black,70003\n', DataError, "no CSV file"),
-        ('sex,hair,n\nfemale,"bl"ack,70003\n', DataError, "no CSV file"),
-        ("sex,hair,n\nfemale," + "Zaphod" * 50_000 + ",70003\n", DataError, "no CSV file"),
-        ("sex,hair,n\nZaphod,black,70003\n", DataError, "'sex' holds missing values, or values that categories"),
-        ("sex,hair,n\nfemale ,black,70003\n", DataError, "'sex' holds missing"),
-        ("sex,hair,n\n,black,70003\n", DataError, "'sex' holds missing"),
-        ("sex,hair,n\nfem\0ale,black,70003\n", DataError, "'sex' holds missing"),
-        ("sex,hair,n\nfemale,black,-70003\n", DataError, "column 'n' to hold numbers of records"),
-        ("sex,hair,n\nfemale,black,70003.0\n", DataError, "integers"),
-        ("sex,hair,n\nfemale,black,7e4\n", DataError, "integers"),
-        ("sex,hair,n\nfemale,black,70_003\n", DataError, "integers"),
-        ("sex,hair,n\nfemale,black,\n", DataError, "integers"),
-        ("sex,hair,n\nfemale,black,nan\n", DataError, "integers"),
-        ("sex,hair,n\nfemale,black,\u0667\u0660\n", DataError, "integers"),
-        ("sex,hair,n\nfemale,black,²\n", DataError, "integers"),
-        ("sex,hair,n\nfemale,black," + "9" * 5000 + "\n", DataError, "integers"),
-        ("sex,hair,n\nfemale,black," + "9" * 17 + "\n", DataError, "integers"),
-        ("sex,hair,n\nfemale,black,9007199254740992\nmale,red,70003\n", DataError, "add up to at most"),
-    ],
-    ids=range(28),
-)
-def test_files_that_are_refused(facts, text, error, word):
-    Path("survey.csv").write_text(text, encoding="utf-8")
-    with pytest.raises(error, match=word) as raised:
-        counted("survey.csv", facts)
-    assert not any(secret in str(raised.value) for secret in SECRETS)
-    assert raised.value.__context__ is None
-
-
-@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-32", "cp1252"])
-def test_another_encoding(facts, encoding):
-    Path("survey.csv").write_bytes("sex,hair,n\nfemale,blond é Zaphod,70003\n".encode(encoding))
-    with pytest.raises(DataError, match="UTF-8") as raised:
-        read_columns(Path("survey.csv"), facts)
-    assert "Zaphod" not in str(raised.value)
-    # The error of the decoder holds the bytes.
-    assert raised.value.__context__ is None
-
-
-def test_no_record_at_all(facts):
-    Path("survey.csv").write_text("sex,hair,n\n", encoding="utf-8")
-    assert counted("survey.csv", facts) == [[0, 0], [[0] * 4, [0] * 4]]
-
-
-def test_a_path_that_is_no_file(facts):
-    for path in (Path(), Path("nothing.csv"), Path("nothing.parquet")):
-        with pytest.raises(OSError, match=r"directory|denied"):
-            read_columns(path, facts)
-
-
-@pytest.mark.thorough
-def test_a_million_lines(facts, declare):
-    declare(('counts = "n"', ""))
-    rng = np.random.default_rng(1)
-    sex, hair = rng.integers(2, size=10**6), rng.integers(4, size=10**6)
-    labels = np.array(["female", "male"])[sex], np.array(["black", "brown", "red", "blond"])[hair]
-    lines = map(",".join, zip(*labels, strict=True))
-    Path("survey.csv").write_text("sex,hair\n" + "\n".join(lines), encoding="utf-8")
-    table = np.zeros((2, 4), int)
-    np.add.at(table, (sex, hair), 1)
-    assert counted("survey.csv", declared(Path("survey.toml"))) == [table.sum(axis=1).tolist(), table.tolist()]
-
-
-@pytest.fixture
-def frame():
-    return pd.read_csv("survey.csv")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda frame: frame,
-        lambda frame: frame.assign(hair=frame["hair"].astype("category")),
-        lambda frame: frame.assign(n=frame["n"].astype(float)),
-        lambda frame: frame.assign(n=frame["n"].astype("uint16"), more="Zaphod"),
-    ],
-    ids=range(4),
-)
-def test_a_parquet_file(facts, frame, change):
-    change(frame).to_parquet("survey.parquet")
-    assert counted("survey.parquet", facts) == WHOLE
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "word"),
-    [
-        (lambda frame: frame.drop(columns="sex"), ArgumentError, "'sex'"),
-        (lambda frame: frame.assign(n=frame["n"] + 0.5), DataError, "integers"),
-        (lambda frame: frame.assign(n=-frame["n"]), DataError, "integers"),
-        (lambda frame: frame.assign(n=[None, *frame["n"][1:]]), DataError, "integers"),
-        (lambda frame: frame.assign(n="70003"), DataError, "integers"),
-        (lambda frame: frame.assign(n=True), DataError, "integers"),
-        (lambda frame: frame.assign(sex="Zaphod"), DataError, "does not declare"),
-        (lambda frame: frame.assign(sex=[None, *frame["sex"][1:]]), DataError, "missing"),
-    ],
-    ids=range(8),
-)
-def test_parquet_files_that_are_refused(facts, frame, change, error, word):
-    change(frame).to_parquet("survey.parquet")
-    with pytest.raises(error, match=word) as raised:
-        counted("survey.parquet", facts)
-    assert not any(secret in str(raised.value) for secret in SECRETS)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda frame: frame.drop(columns="sex"),
-        lambda frame: frame.assign(sex=1.5),
-        lambda frame: frame.assign(sex=True),
-        lambda frame: frame.assign(hair=[["brown"]] * len(frame)),
-        lambda frame: frame.assign(n="70003"),
-        lambda frame: frame.assign(n=pd.Timestamp("2026-01-01")),
-    ],
-    ids=range(6),
-)
-def test_a_schema_that_cannot_match_is_refused_without_a_record(facts, frame, change):
-    """It was found after the charge, which such a file need not pay."""
-    change(frame).to_parquet("survey.parquet")
-    with pytest.raises(ArgumentError, match=r"'(sex|hair|n)'"):
-        check_schema(Path("survey.parquet"), facts)
-
-
-def test_a_schema_does_not_depend_on_records(facts, frame):
-    for change in (frame, frame.assign(sex="Zaphod"), frame.assign(n=frame["n"] + 0.5), frame.assign(sex=None)):
-        change.to_parquet("survey.parquet")
-        check_schema(Path("survey.parquet"), facts)
-    header = Path("survey.csv").read_bytes().partition(b"\n")[0]
-    for records in (b"", b"\n", b"\xff\xfe,,\n", b'"female,\n', b"a\n,b,c,d,e\n"):
-        Path("survey.csv").write_bytes(header + b"\n" + records)
-        check_schema(Path("survey.csv"), facts)
-    Path("survey.csv").write_bytes(b"hair,n\n" + records)
-    with pytest.raises(ArgumentError, match="'sex'"):
-        check_schema(Path("survey.csv"), facts)
-
-
-def test_what_is_no_parquet_file(facts):
-    for damaged in (b"", b"PAR1", b"PAR1" + b"\0" * 50 + b"PAR1", b"sex,hair,n\n"):
-        Path("survey.parquet").write_bytes(damaged)
-        with pytest.raises(DataError, match="no Parquet file"):
-            read_columns(Path("survey.parquet"), facts)
-
-
-def test_parquet_without_its_package(alone, run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    Path("survey.parquet").write_bytes(b"PAR1")
-    code, _, error = run("plan", "survey.toml", "survey.parquet")
-    assert code == 2
-    assert "pip install pyarrow" in error
-
-
 def test_a_variable_that_is_given_and_not_declared_is_named(survey, run):
     text = Path("survey.toml").read_text(encoding="utf-8")
     assert 'given = ["sex"]' in text
     Path("survey.toml").write_text(text.replace('given = ["sex"]', 'given = ["gender"]'), encoding="utf-8")
     code, _, error = run("plan", "survey.toml")
     assert code == 2
-    assert "Unknown variable in given of [variables." in error
+    assert "Unknown variable in given in [variables." in error
     assert "'gender'" in error

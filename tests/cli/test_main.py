@@ -12,9 +12,10 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.cli import main as command_line
-from pymc_dirdp.cli.main import CODES, main
+from pymc_dirdp.cli.main import main
+from pymc_dirdp.cli.wording import CODES
 
-COMMANDS = ("init", "plan", "release", "report", "statement", "analyse", "verify", "ledger")
+COMMANDS = ("init", "check", "plan", "release", "report", "statement", "analyse", "verify", "ledger")
 
 
 def process(*arguments, **options):
@@ -84,7 +85,7 @@ def test_wrong_arguments_are_one_line(arguments, run):
         (dirdp.errors.UnsupportedModelError("A\x1b[2Jb."), 2, "A\\x1b[2Jb."),
         (dirdp.errors.ReleaseError("No release."), 2, "No release."),
         (PermissionError(13, "Permission denied", "x.nc"), 2, "x.nc: Permission denied"),
-        (OSError("secret 592"), 2, "a file: OSError"),
+        (OSError("secret 592"), 2, "a file: cannot be read or written"),
         (KeyboardInterrupt(), 2, "stopped"),
         (ImportError("secret 592"), 5, "ImportError in this library"),
         (ValueError("secret 592"), 5, "ValueError in this library"),

@@ -404,3 +404,15 @@ def test_a_tree_of_features_is_beside_the_arcs_from_the_class():
             dirdp.naive_bayes(frame, y, categories=kinds, structure=wrong)
     with pytest.raises(dirdp.errors.ArgumentError, match="parent"):
         dirdp.naive_bayes(frame, y, categories=kinds, structure={"a": ["d"]})
+
+
+def test_missing_and_undeclared_values_are_one_of_the_categories():
+    """Oracle: the same records with the category written out."""
+    records = {"a": ["x", None, "z", "x"], "b": [1, 2, 9, 2]}
+    labels = {"a": ["x", "y"], "b": [1, 2]}
+    model = dirdp.bayesian_network(records, {"a": [], "b": ["a"]}, categories=labels, otherwise={"a": "y", "b": 2})
+    written = {"a": ["x", "y", "y", "x"], "b": [1, 2, 2, 2]}
+    expected = dirdp.bayesian_network(written, {"a": [], "b": ["a"]}, categories=labels)
+    for name in ("n_a", "n_b"):
+        found, right = (one.rvs_to_values[one[name]].data for one in (model, expected))
+        assert found.tolist() == right.tolist()

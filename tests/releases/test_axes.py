@@ -6,7 +6,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
-from pymc_dirdp.releases.axes import cell_dims, renamed
+from pymc_dirdp.releases.axes import cell_dims, divided, joined, renamed
 
 TARGET = dirdp.RenyiDP(order=3, epsilon=0.2)
 
@@ -34,3 +34,30 @@ def test_both_outcomes_of_a_beta_are_an_axis():
         pm.Binomial("wins", n=[3, 4], p=rate, observed=[1, 2], dims="group")
     (table,) = dirdp.tables(model)
     assert cell_dims(table) == ["group", "rate_outcome"]
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("sex and left", ["f and no", "f and yes", "m and no"]),
+        ("sex and left", ["f and no", "m and no", "f and yes", "m and yes"]),
+        ("sex and left", ["f", "m"]),
+        ("sex", ["f and no", "f and yes"]),
+        ("sex and sex", ["f and no", "f and yes"]),
+        ("sex and left", [1, 2]),
+    ],
+)
+def test_an_axis_that_is_no_cross_stays_one(name, labels):
+    assert divided(name, labels) == [(name, labels)]
+
+
+@pytest.mark.parametrize("labels", [["a", "b and c"], ["a & b", "c and d"], ["x"], [1, 2]])
+def test_variables_that_share_an_axis_are_divided_again(labels):
+    name, axis = joined({"one": labels, "two": ["u", "v"], "three": ["w"]})
+    texts = [str(label) for label in labels]
+    assert divided(name, axis) == [("one", texts), ("two", ["u", "v"]), ("three", ["w"])]
+
+
+def test_variables_that_would_be_mistaken_have_no_axis():
+    assert joined({"one": ["a and b & c | d", "e"], "two": ["f", "g"]}) is None
+    assert joined({"one": ["a", "b"]}) == ("one", ["a", "b"])
