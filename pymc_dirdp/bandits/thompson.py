@@ -353,8 +353,7 @@ class ThompsonSampler(BanditView):
             With `schedule="every-round"`, whose draws are no batches.
         """
         self._settings.design.to_dict()  # Rules that no text can hold say so here.
-        with self._lock:
-            return Transcript(cast(Settings[Design], self._settings), self._run.state.released)
+        return cast(Transcript, self._published())
 
     @classmethod
     @user_facing

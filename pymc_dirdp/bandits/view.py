@@ -20,7 +20,9 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.display import Facts, Line
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.deployment import Deployment
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.odds import Odds, delta_of
 from pymc_dirdp.releases.claims import Claim
 from pymc_dirdp.releases.report import report
 from pymc_dirdp.sampling.bits import Bits, generator
@@ -247,6 +249,32 @@ class BanditView:
                 state.append(("retired", ", ".join(map(str, self.retired))))
             return "Private Thompson sampling", lines_of(self._settings, state)
 
+    def _statement(self) -> tuple[Deployment, Facts]:
+        """What a run states to its visitors and to a register, and the lines of a report."""
+        unit, arms, transcript = self._settings.unit, len(self._settings.arms), self._published()
+        secret = "one reward" if unit == REWARD else f"the rewards of one {unit}"
+        title, facts = self._facts()
+        stated = Deployment(
+            product=f"The choices of Thompson sampling over {arms} arm{'s' * (arms > 1)}",
+            description=f"{title}: all choices and all that is released",
+            guarantee=self.guarantee,
+            unit=unit,
+            neighbours="the visitors and the arms are the same, and rewards differ",
+            odds=Odds(self.privacy, delta_of(self.guarantee), secret),
+            accounting="privacy curves of the whole run, computed from the public rules",
+            digest=transcript.digest if transcript is not None else "",
+            version=self._claim().library_version,
+        )
+        odds = Line("odds of the truth", f"times {stated.odds}, about {stated.odds.secret}", 1)
+        return stated, {**facts, "Guarantee": [*facts["Guarantee"], odds]}
+
+    def _published(self) -> "Transcript | None":
+        """What was released, as a text; none for a schedule whose draws are no batches."""
+        if not isinstance(self.design, Design):
+            return None
+        with self._lock:
+            return Transcript(cast(Settings[Design], self._settings), self._run.state.released)
+
     def _claim(self) -> Claim:
         """The guarantee of the whole run, and what it rests on; for a verification."""
         reported = "rewards are reported in the order of the choices, at a deadline that does not depend on them"
@@ -296,6 +324,10 @@ class Transcript(BanditView, Text):
 
     def __repr__(self) -> str:
         return f"Transcript({len(self.arms)} arms, {sum(map(len, self._batches))} batches, {self.guarantee})"
+
+    @override
+    def _published(self) -> "Transcript":
+        return self
 
     @property
     @override

@@ -339,7 +339,7 @@ def text_of(tree: Any) -> str:
             "pm.sample(model=model) draws from its posterior."
         )
     if not isinstance(children, Mapping):
-        own = " Ask dirdp.report or dirdp.verify, or its own posterior()." if hasattr(tree, "arms") else ""
+        own = " Ask dirdp.report, statement or verify, or its own posterior()." if hasattr(tree, "arms") else ""
         own = " Pass what it holds: its tables, or its calibration." if hasattr(tree, "tables") else own
         raise ReleaseError(
             "Expected a release from pymc_dirdp.sample, an xarray.DataTree, or the path of one that was saved, got "

@@ -7,22 +7,29 @@ import json
 import re
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, final, override
+from typing import Any, Protocol, final, override, runtime_checkable
 
 import xarray as xr
 
 from pymc_dirdp.accounting.ledger import Ledger
-from pymc_dirdp.display import clipped, escaped, labelled, scrolled, selected, visible
+from pymc_dirdp.display import Facts, clipped, escaped, labelled, scrolled, selected, visible
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.privacy.deployment import Deployment
 from pymc_dirdp.privacy.odds import randomness
+from pymc_dirdp.releases.claims import Claiming
 from pymc_dirdp.releases.facts import ERRORS, deployment_of, lines_of
 from pymc_dirdp.releases.opened import LoadedRelease, content_of, open_release
-from pymc_dirdp.releases.pairs import PairsRelease
 from pymc_dirdp.releases.verification import Verification, verified, verify
 from pymc_dirdp.signatures import user_facing
 
 type Lines = tuple[tuple[str, str], ...]
+
+
+@runtime_checkable
+class Stating(Claiming, Protocol):
+    """What brings its own statement, such as a bandit or a release of pairs."""
+
+    def _statement(self) -> tuple[Deployment, Facts]: ...
 
 
 @final
@@ -83,16 +90,17 @@ class Statement:
 
 
 @user_facing
-def statement(release: xr.DataTree | str | PathLike[str] | Ledger) -> Statement:
-    """What can be printed under a published table, from its file alone, or under all that a ledger holds.
+def statement(release: xr.DataTree | str | PathLike[str] | Ledger | Stating) -> Statement:
+    """What can be printed under a published table, from its file alone, or about a bandit or a ledger.
 
     A release is verified first, see :func:`pymc_dirdp.verify`.
 
     Parameters
     ----------
-    release : xarray.DataTree or Ledger
-        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written; or the ledger of several releases
-        about the same people, such as four quarters, for what they guarantee together.
+    release : xarray.DataTree, path-like, ThompsonSampler, Transcript or Ledger
+        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written; the run of a bandit, whose file is
+        that of its transcript; or the ledger of several releases about the same people, such as four quarters, for what
+        they guarantee together.
 
     Returns
     -------
@@ -137,10 +145,10 @@ def statement(release: xr.DataTree | str | PathLike[str] | Ledger) -> Statement:
             "together. Or state each of them by itself."
         )
     source = content_of(release)
-    if isinstance(source, PairsRelease):
-        return _of_pairs(source, verify(release))
+    if isinstance(source, Stating):
+        return _of_stating(source, verify(release))
     stored = source if isinstance(source, LoadedRelease) else open_release(source)
-    verification = verified(stored, None if isinstance(release, str | PathLike) else release)
+    verification = verified(stored, release if isinstance(release, xr.DataTree) else None)
     _refuse_false(verification)
     lines = selected(lines_of(stored, verification.failures), ("Guarantee", ERRORS, "Use"), 1)
     numbers = randomness(table.mechanism.log_no_noise for table in stored.tables.values())
@@ -158,10 +166,13 @@ def _refuse_false(verification: Verification) -> None:
         )
 
 
-def _of_pairs(release: PairsRelease, verification: Verification) -> Statement:
+def _of_stating(source: Stating, verification: Verification) -> Statement:
+    """The statement of pairs of columns, or of a bandit."""
     _refuse_false(verification)
-    stated, facts = release._statement()
-    lines = selected(facts, ("Guarantee", "Noise", "Use"), 1)
+    stated, facts = source._statement()
+    # A seed leaves no guarantee to state.
+    headings = ("Guarantee",) * verification.follows + ("Noise", "Rules", "Use")
+    lines = selected(facts, headings, 1)
     return _stated(verification, stated, lines, "were", "The numbers are random on purpose.")
 
 
@@ -185,7 +196,7 @@ def _of_ledger(ledger: Ledger) -> Statement:
 
 def _seeded(product: str) -> str:
     return (
-        f"{product} is reproducible: it was drawn with a seed, so anyone who knows or guesses the "
+        f"{product}: drawn with a seed, so anyone who knows or guesses the "
         "seed computes the draw again and learns about the data. No guarantee of privacy is made. Do not publish it."
     )
 

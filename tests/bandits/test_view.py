@@ -166,3 +166,31 @@ def test_a_bandit_with_a_seed_does_not_verify():
         assert found.recomputed is None
         assert [check.name for check in found.checks if not check.passed] == ["randomness"]
         assert found.headline.startswith("Not private")
+
+
+def test_a_run_has_a_statement_that_its_file_has_too(bandit, tmp_path):
+    found = dirdp.statement(bandit)
+    dirdp.save(bandit.transcript(), tmp_path / "run.json")
+    assert str(found) == str(dirdp.statement(tmp_path / "run.json")) == str(dirdp.statement(bandit.transcript()))
+    protected = "one reward" if bandit._settings.contribution is None else "the rewards of one visitor"
+    assert f"about {protected}" in found.paragraph
+    assert "by 2.72 at most." in found.paragraph
+    lines = dict(found.lines)
+    assert {"guarantee", "protects", "holds if", "not covered", "odds of the truth", "noise"} <= set(lines)
+    assert found.entry["digest"] == bandit.transcript().digest
+    assert (found.entry["epsilon"], found.entry["delta"]) == (1.0, 0.0)
+
+
+def test_a_run_of_draws_in_every_round_has_a_statement_without_a_digest():
+    guarantee = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+    found = dirdp.statement(dirdp.ThompsonSampler(["a", "b"], guarantee, schedule="every-round", horizon=20))
+    assert "except with a probability of at most 1e-06" in found.paragraph
+    assert found.entry["digest"] == ""
+
+
+@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
+def test_a_run_with_a_seed_states_no_guarantee():
+    found = dirdp.statement(dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0), random_seed=1))
+    assert found.title == "NOT PRIVATE"
+    assert "differential privacy" not in str(found)
+    assert dict(found.lines)["privacy"] == "none"
