@@ -27,7 +27,7 @@ KICKS = np.array([3, 5, 7, 9, 10, 18, 6, 14, 11, 9, 5, 11, 15, 6, 11, 17, 12, 15
 def satisfaction():
     kind, answer = (np.repeat(codes.ravel(), HOUSING.ravel()) for codes in np.indices(HOUSING.shape))
     with pm.Model(coords={"type": ["tower", "apartment", "atrium", "terrace"]}) as model:
-        cuts = pm.Normal("cuts", [-0.7, 0.7], 1, transform=ordered, initval=[-0.7, 0.7])
+        cuts = pm.Normal("cuts", [-0.7, 0.7], 1, transform=ordered)
         effect = pm.Normal("effect", 0, 0.5, dims="type")
         eta = effect[pm.Data("kind", kind)]
         pm.OrderedLogistic("answer", eta=eta, cutpoints=cuts, compute_p=False, observed=answer)

@@ -19,7 +19,7 @@ kind, satisfaction = (np.repeat(codes.ravel(), TABLE.ravel()) for codes in np.in
 
 def survey(kind, satisfaction):
     with pm.Model(coords={"type": TYPES}) as model:
-        cuts = pm.Normal("cuts", [-0.7, 0.7], 1, transform=ordered, initval=[-0.7, 0.7])
+        cuts = pm.Normal("cuts", [-0.7, 0.7], 1, transform=ordered)
         effect = pm.Normal("effect", 0, 0.5, dims="type")
         eta = effect[pm.Data("kind", kind)]
         pm.OrderedLogistic("answer", eta=eta, cutpoints=cuts, compute_p=False, observed=satisfaction)

@@ -543,6 +543,8 @@ def _covariates(
             if not said.records_are_public:
                 ways = [ways[1], f"adjacency='replace-one' and {ways[0]}"]
             way_out = f"Pass {'; or '.join(ways)}."
+            if others := [repr(other) for other in dict.fromkeys(open_names) if other not in (array.name, None)]:
+                way_out += f" Declare {', '.join(others)} in the same way."
             raise asked(name, f"reads {called}, which has an entry for each record", way_out, Answer(options))
         if not said.records_are_public:
             raise ArgumentError(
@@ -782,8 +784,8 @@ def _check_records(
 def _codes(name: str, values: NDArray[Any], support: NDArray[np.int64]) -> NDArray[np.int64]:
     """The place of each observation among the values; an error that shows none of them."""
     wrong = DataError(
-        f"Some observation of {name!r} is missing, or is no value that its distribution can have, which begins at 0 "
-        "for categories. Check the data."
+        f"Some observation of {name!r} is missing, or is a value that its distribution cannot have. Check the data. "
+        "Categories are coded from 0, so subtract 1 from answers of 1 to 5."
     )
     if values.dtype.kind not in "biuf" or not np.all(np.isfinite(values)):
         raise wrong

@@ -68,8 +68,14 @@ class ModelPlan(Tabular):
             }
             for part in self.tables.parts
         ]
-        left_out = [f"{name!r} has an entry for each person, and is integrated out" for name in self.integrated]
-        return above, rows, left_out
+        below = [f"{name!r} has an entry for each person, and is integrated out" for name in self.integrated]
+        for part in self.tables.parts:
+            name, size = part.table.name, part.n_records
+            if size and (cells := self.cells[name]) > size / 5:
+                below.append(
+                    f"{name!r} has {size / cells:.2g} records in a cell on average; five or more are good advice"
+                )
+        return above, rows, below
 
 
 def plan_of_model(guarantee: Guarantee, model: pm.Model, *, any_model: bool = True, **said: Any) -> ModelPlan:

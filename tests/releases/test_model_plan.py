@@ -124,3 +124,9 @@ def test_the_same_records_are_no_different_people(model, said):
         UnsupportedModelError, match=r"hold the same data|what another variable observes|what a variable observes"
     ):
         dirdp.private_model(PURE, model, **APART, **said)
+
+
+def test_a_plan_has_the_records_of_a_cell_if_they_are_few():
+    few, many = (str(dirdp.plan(PURE, one_share([0] * n), any_model=True)) for n in (8, 100))
+    assert "'y' has 4 records in a cell on average" in few
+    assert "on average" not in many
