@@ -94,8 +94,10 @@ def with_terms(
     with private:
         for outcomes in found.outcomes:
             name = outcomes.name
-            part, laid = parts[name], layout_of(outcomes, found)
-            coords = part.table.coords
+            part = parts[name]
+            if name not in together:
+                outcomes = _on_rows_of(part, outcomes)
+            laid, coords = layout_of(outcomes, found), part.table.coords
             labels = tuple(tuple(map(str, coords[dim] or ())) for dim in laid.dims if dim in coords)
             if part.table.dims != laid.dims or labels != laid.labels or not has_likelihood(part):
                 raise ReleaseError(
@@ -115,6 +117,33 @@ def with_terms(
             _observe_joint([_in_model(logs, found.inputs) for logs in log_p], group, published, name)
     check_nothing_left(private, found.secret, (), found.dims)
     return private
+
+
+def _on_rows_of(part: PlannedTable, outcomes: Outcomes) -> Outcomes:
+    """The outcomes on the rows of a released table, which may have covariates that the model does not read.
+
+    Records in rows that differ in such covariates alone have the same log-probabilities. So models with and without a
+    covariate have likelihoods of the same release and can be compared. Rows that match no row of the model are left to
+    the caller to refuse.
+    """
+    name, coords, dims = outcomes.name, part.table.coords, part.table.dims
+    if outcomes.kind != "records":
+        return outcomes
+    if dims == (f"{name}_cell",):
+        cells = map(str, coords[f"{name}_cell"] or ())
+        released, has_totals = tuple(dict.fromkeys(cell.rpartition(" | ")[0] for cell in cells)), False
+    elif dims == (f"{name}_row", f"{name}_outcome"):
+        released, has_totals = tuple(map(str, coords[f"{name}_row"] or ())), True
+    else:
+        return outcomes
+    # A model without covariates has one row, 0, which is part of every row.
+    own = [frozenset[str]() if row == 0 else frozenset(str(row).split("; ")) for row in outcomes.rows]
+    places = [[k for k, values in enumerate(own) if values <= set(row.split("; "))] for row in released]
+    if released == tuple(map(str, outcomes.rows)) or any(len(found) != 1 for found in places):
+        return outcomes
+    log_p: Any = outcomes.log_p
+    totals = (0,) * len(released) if has_totals else None
+    return replace(outcomes, rows=released, log_p=log_p[[found[0] for found in places]], totals=totals)
 
 
 def _refuse_other_variables(found: ModelRead, private: pm.Model) -> None:

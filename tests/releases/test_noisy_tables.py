@@ -334,3 +334,45 @@ def test_other_noisy_counts_have_a_likelihood_of_their_own():
             distances = abs(noisy[row, 0] - x) + abs(noisy[row, 1] - (n - x))
             logs = binom.logpmf(x, n, 0.5) - noise.ravel()[1] * distances + 2 * noise.ravel()[2]
             assert found[row] == pytest.approx(logsumexp(logs), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"public": ["region", "age"]},
+        {"public": ["region"], "levels": {"age": 2}},
+        {"levels": {"region": 3, "age": 2}},
+        {"levels": {"region": 3, "age": 2}, "adjacency": "add-remove"},
+    ],
+)
+@pytest.mark.parametrize("reads", [("age",), ()])
+def test_a_model_without_a_covariate_has_the_likelihood_of_the_same_release(said, reads):
+    rng = np.random.default_rng(4)
+    codes = {"region": rng.integers(3, size=150), "age": rng.integers(2, size=150)}
+    answers = rng.integers(3, size=150)
+
+    def model(reads):
+        with pm.Model(coords={"regions": list("abc"), "ages": ["young", "old"], "answer": range(3)}) as made:
+            logits = pm.Normal("mean", 0, 1, dims="answer")
+            for name in reads:
+                effect = pm.Normal(f"{name}_effect", 0, 1, dims=(f"{name}s", "answer"))
+                logits = logits + effect[pm.Data(name, codes[name])]
+            pm.Categorical("y", logit_p=logits, observed=answers, shape=150)
+        return made
+
+    private = dirdp.private_model(PURE, model(("region", "age")), **said, random_seed=1)
+    declared = {
+        "public": [name for name in said.get("public", ()) if name in reads],
+        "levels": {name: k for name, k in said.get("levels", {}).items() if name in reads},
+    }
+    smaller = dirdp.private_model(dirdp.releases.release_of(private), model(reads), **declared)
+    assert (
+        dict(smaller.coords)["y_cell" if "y_cell" in smaller.coords else "y_row"]
+        == dict(private.coords)["y_cell" if "y_cell" in private.coords else "y_row"]
+    )
+    # Without their effects, the larger model is the smaller one.
+    point = {name: rng.normal(size=np.shape(value)) for name, value in smaller.initial_point().items()}
+    whole = {name: np.zeros_like(value) for name, value in private.initial_point().items()} | point
+    logp = [one.compile_logp(vars=one.observed_RVs)(at) for one, at in ((smaller, point), (private, whole))]
+    assert logp[0] == pytest.approx(logp[1])
+    assert np.isfinite(logp[0])
