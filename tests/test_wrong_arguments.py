@@ -18,7 +18,6 @@ from pymc_dirdp.errors import ArgumentError, DirdpError, InternalError, KeywordE
 from pymc_dirdp.planning.options import TableOptions
 from pymc_dirdp.releases.plan import ModelPlanning, Options
 from pymc_dirdp.signatures import user_facing
-from tests.planned import planned_sample
 
 ROOMS = (dirdp, auditing, bandits, curator, mechanisms, planning, plots, privacy, releases)
 # What nobody but the library makes, or that everybody derives from.
@@ -122,7 +121,7 @@ def test_warnings_point_to_the_line_that_called():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(2):
-            planned_sample(guarantee, model, released_draws=100, random_seed=1)
+            dirdp.sample(dirdp.plan(guarantee, model, released_draws=100), model, random_seed=1)
             dirdp.sample(guarantee, descending)
         dirdp.ThompsonSampler(["a", "b"], guarantee, random_seed=1)
         dirdp.plan(dirdp.ApproxDP(epsilon=100, delta=1e-6), model)
