@@ -76,7 +76,7 @@ def compared() -> str:
 def picture() -> plt.Figure:
     """Log-likelihood of a held-out record at each epsilon."""
     found = cells()
-    figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    figure, panels = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
     for axes, (data, title) in zip(panels, NAMES.items(), strict=True):
         for method, style in STYLES.items():
             points = [
@@ -86,10 +86,10 @@ def picture() -> plt.Figure:
             ]
             if points:
                 axes.plot(*zip(*sorted(points), strict=True), label=method, markersize=5, **style)
-        axes.set(title=title, xscale="log", xlabel="epsilon (delta 1e-5)", ylabel="nats a held-out record")
+        axes.set(title=title, xscale="log", xlabel="epsilon (delta 1e-5)", ylabel="log-likelihood (nats a record)")
         low, high = (-30, -15) if data == "german_credit" else (-13, -7.8)
         axes.set_ylim(low, high)
-    panels[0].legend(fontsize=7)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 

@@ -85,7 +85,7 @@ def coverage() -> str:
 def error_picture(data: str = "adult") -> plt.Figure:
     """The mean error of pairs and of triples at each epsilon."""
     found = cells()
-    figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    figure, panels = plt.subplots(1, 2, figsize=(9, 4.0), layout="constrained")
     for place, (axes, title) in enumerate(zip(panels, ("all pairs", "all triples"), strict=True)):
         for method, style in STYLES.items():
             points = [
@@ -98,12 +98,14 @@ def error_picture(data: str = "adult") -> plt.Figure:
         for method, label in FLOORS.items():
             height = found[data, ""][method][0][place]
             axes.axhline(height, color="#8a8a8a", linewidth=0.8, linestyle=":")
-            axes.annotate(
-                label, (0.99, height), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7
-            )
+            # The curves go from the upper left to the lower right: each label stands where they are not.
+            low = height < axes.dataLim.y0 + axes.dataLim.height / 2
+            look = {"ha": "left", "va": "bottom"} if low else {"ha": "right", "va": "top"}
+            at = (0.01 if low else 0.99, height)
+            axes.annotate(label, at, xycoords=("axes fraction", "data"), fontsize=9, **look)
         axes.set(title=title, xscale="log", xlabel="epsilon (delta 1e-6)", ylim=(0, None))
     panels[0].set_ylabel("mean total variation")
-    panels[0].legend(fontsize=7, loc="center right")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 

@@ -104,7 +104,7 @@ def test_the_page_of_wide_tables_has_its_figures(monkeypatch):
     assert tables.costs().count("<tr>") == 5
     assert tables.coverage().count("<tr>") == 1 + 3 * 4
     assert len(tables.pair_picture().axes[0].lines) == 4
-    assert len(tables.error_picture().axes[0].get_legend().texts) == 3
+    assert len(tables.error_picture().legends[0].texts) == 3
 
 
 def test_the_paper_cites_what_its_bibliography_holds_and_nothing_else():
