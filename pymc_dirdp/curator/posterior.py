@@ -11,7 +11,7 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import marked
 from pymc_dirdp.curator.observed import Observed, axes_of, observations
 from pymc_dirdp.curator.realised import Distribution, own_distribution, variable
-from pymc_dirdp.models.graph import compiled_plainly
+from pymc_dirdp.models.graph import compile_plain
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.releases.arviz_groups import LabelledArrays, dataset_of, sample_axes
@@ -99,7 +99,7 @@ def _formulas(model: pm.Model, names: tuple[str, ...], labelled_draws: LabelledA
     inputs = [model[name] for name in labelled_draws if name in model.named_vars]
     observed = {variable: model.rvs_to_values[variable] for variable in model.observed_RVs}
     # The function runs in Python, because it runs once for each draw and a compiler would take seconds.
-    function = compiled_plainly(inputs, graph_replace([model[name] for name in names], observed, strict=False))
+    function = compile_plain(inputs, graph_replace([model[name] for name in names], observed, strict=False))
     draws = [labelled_draws[str(variable.name)][0] for variable in inputs]
     flat = [values.reshape(-1, *values.shape[2:]) for values in draws]
     rows = [function(*of_draw) for of_draw in zip(*flat, strict=True)]

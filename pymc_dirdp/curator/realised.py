@@ -14,7 +14,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.observations import find_observations, read_counts
-from pymc_dirdp.models.table import DIAGNOSIS_NAMES, Table, dim_beside
+from pymc_dirdp.models.table import DIAGNOSIS_NAMES, Table, unique_dim
 from pymc_dirdp.planning.draw_error import expected_kl
 from pymc_dirdp.planning.estimate_error import estimated_shares, kl_of_estimate
 from pymc_dirdp.planning.expected_kl import dirichlet_kl_rows
@@ -246,5 +246,5 @@ def _cell_errors(
         columns["released"] = released
         columns["bias_of_draw"] = mean - share
         columns["error_of_draw"] = np.sqrt(mean * (1 - mean) / (total + 1) + (mean - share) ** 2)
-    labels = tuple((dim_beside(dim, DIAGNOSIS_NAMES), values) for dim, values in cell_labels(posterior.table))
+    labels = tuple((unique_dim(dim, DIAGNOSIS_NAMES), values) for dim, values in cell_labels(posterior.table))
     return dataset_of({name: (values, labels) for name, values in columns.items()})

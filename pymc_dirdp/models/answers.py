@@ -23,15 +23,15 @@ class Answers:
     ----------
     name : str
         The observed variable.
-    of_questions : tuple of array of int
+    values_by_question : tuple of array of int
         For each question the values that its answer can have, by their numbers among those of all questions.
     """
 
     name: str
-    of_questions: tuple[NDArray[np.int64], ...]
+    values_by_question: tuple[NDArray[np.int64], ...]
 
     @classmethod
-    def of(cls, name: str, logs: Sequence[NDArray[np.float64]]) -> Self:
+    def from_logs(cls, name: str, logs: Sequence[NDArray[np.float64]]) -> Self:
         """The answers that have a probability.
 
         Parameters
@@ -46,12 +46,12 @@ class Answers:
     @property
     def cells(self) -> int:
         """The number of combinations."""
-        return math.prod(map(len, self.of_questions))
+        return math.prod(map(len, self.values_by_question))
 
     def labels(self, values: NDArray[np.int64]) -> tuple[str, ...]:
         """What the combinations are called: "0,1,1"."""
         return tuple(
-            ",".join(str(values[k]) for k in combination) for combination in itertools.product(*self.of_questions)
+            ",".join(str(values[k]) for k in combination) for combination in itertools.product(*self.values_by_question)
         )
 
     def log_p(self, logs: Node) -> Node:
@@ -67,11 +67,11 @@ class Answers:
         -------
         log_p : TensorVariable, shape (rows, combinations)
         """
-        every: Any = logs
+        log_probs: Any = logs
         total = pt.zeros((1, 1))
-        for question, values in enumerate(self.of_questions):
+        for question, values in enumerate(self.values_by_question):
             # A question is added to all combinations of those before it, so that each sum is formed once.
-            total = (total[:, :, None] + every[:, question, values][:, None, :]).reshape((every.shape[0], -1))
+            total = (total[:, :, None] + log_probs[:, question, values][:, None, :]).reshape((log_probs.shape[0], -1))
         return total
 
     def codes(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -88,9 +88,9 @@ class Answers:
             If some person has an answer without a probability.
         """
         codes = np.zeros(len(values), dtype=np.int64)
-        for own, possible in zip(values.T, self.of_questions, strict=True):
-            place = np.searchsorted(possible, own).clip(max=len(possible) - 1)
-            if np.any(possible[place] != own):
+        for answers, possible in zip(values.T, self.values_by_question, strict=True):
+            place = np.searchsorted(possible, answers).clip(max=len(possible) - 1)
+            if np.any(possible[place] != answers):
                 raise DataError(f"Some answer in {self.name!r} has a probability of 0 in the model. Check the data.")
             codes = codes * len(possible) + place
         return codes

@@ -12,46 +12,49 @@ from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.observations import Observation
 from pymc_dirdp.models.privacy_unit import UnitOptions, axis_text, people_axes
 from pymc_dirdp.models.questions import Answer, OpenQuestionError
-from pymc_dirdp.models.refusals import listed, refusal
+from pymc_dirdp.models.refusals import join_names, refusal
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.people import Contribution
 
-A_BOUND = 10
+DEFAULT_BOUND = 10
 """The number of records of a person that is offered where the model's own number is private."""
 
 
 # Refusals of people whom an observed variable does not know, or who are no people.
 
 
-def missing_unit_error(
-    observed: Observation, together: Sequence[Observation], stated: UnitOptions
-) -> OpenQuestionError:
+def missing_unit_error(observed: Observation, group: Sequence[Observation], options: UnitOptions) -> OpenQuestionError:
     """The question about an observed variable without the unit that others have."""
-    names = list(dict.fromkeys(other.name for other in together))
-    found = {other.name for other in together if people_axes(other, stated) is not None}
-    having, without = [name for name in names if name in found], [name for name in names if name not in found]
-    what = "a dim" if all(isinstance(axis, str) for axis in stated.unit) else "an axis"
-    apart = (*(stated.disjoint or ()), tuple(having), tuple(without))
+    names = list(dict.fromkeys(other.name for other in group))
+    names_with_unit = {other.name for other in group if people_axes(other, options) is not None}
+    with_unit, without_unit = (
+        [name for name in names if name in names_with_unit],
+        [name for name in names if name not in names_with_unit],
+    )
+    kind = "a dim" if all(isinstance(axis, str) for axis in options.unit) else "an axis"
+    disjoint = (*(options.disjoint or ()), tuple(with_unit), tuple(without_unit))
     return OpenQuestionError(
-        f"{stated.unit_text} is {what} of {listed(having)} but not of {observed.name!r}, so it is unknown what a "
-        f"person can change in {observed.name!r}. Give {observed.name!r} the dim.",
-        [Answer({"disjoint": apart}, f"if other people feed {listed(without)}")] if stated.disjoint is None else [],
+        f"{options.unit_text} is {kind} of {join_names(with_unit)} but not of {observed.name!r}, so it is unknown what "
+        f"a person can change in {observed.name!r}. Give {observed.name!r} the dim.",
+        [Answer({"disjoint": disjoint}, f"if other people feed {join_names(without_unit)}")]
+        if options.disjoint is None
+        else [],
     )
 
 
-def refuse_steps(observed: Observation, together: Sequence[Observation], stated: UnitOptions) -> None:
+def refuse_steps(observed: Observation, group: Sequence[Observation], options: UnitOptions) -> None:
     """Refuse people who are the steps of a sequence: each step is in several records, and others hold the rest."""
-    for other in (observed, *together):
-        axis = observed.step_axis(other, surely=True)
-        if axis is not None and axis in (people_axes(observed, stated) or ()):
-            called = axis_text(observed.axes[axis])
-            raise refusal("steps", observed.name, axis=called, said=stated.unit_text)
+    for other in (observed, *group):
+        axis = observed.step_axis(other, strict=True)
+        if axis is not None and axis in (people_axes(observed, options) or ()):
+            axis_name = axis_text(observed.axes[axis])
+            raise refusal("steps", observed.name, axis=axis_name, unit_text=options.unit_text)
 
 
 # What one person can change in each table. It follows from the axes of the model: see Theory, section 6.
 
 
-def _contribution_of(observed: Observation, stated: UnitOptions) -> Contribution:
+def _contribution_of(observed: Observation, options: UnitOptions) -> Contribution:
     """What one person, who is an entry of the unit's axes, adds to what this observed variable sees of its table.
 
     A row axis that follows an axis of the unit is `"own"`, one that follows another axis `"each"`, and one whose rows
@@ -65,92 +68,95 @@ def _contribution_of(observed: Observation, stated: UnitOptions) -> Contribution
     ArgumentError
         If `contribution` is less than what the shape of the observations says.
     """
-    people = people_axes(observed, stated)
+    people = people_axes(observed, options)
     assert people is not None
     for name, followed in ((parent.name, parent.axes) for parent in observed.parents):
         # Where several people share an entry of the codes that choose their rows, nobody knows whose it is.
         if not set(people) <= set(followed):
             entries = " x ".join(axis_text(observed.axes[axis]) for axis in followed)
-            raise refusal("shared codes", observed.name, parent=name, said=stated.unit_text, axes=entries)
+            raise refusal("shared codes", observed.name, parent=name, unit_text=options.unit_text, axes=entries)
     axes = tuple("any" if axis is None else "own" if axis in people else "each" for axis in observed.rows)
-    if not stated.relation.records_are_public and people and observed.shown.issuperset(people):
+    if not options.relation.records_are_public and people and observed.shown.issuperset(people):
         raise UnsupportedModelError(
-            f"The rows of {observed.table.name!r} are the units of {stated.unit_text}, so under add-remove the shape "
+            f"The rows of {observed.table.name!r} are the units of {options.unit_text}, so under add-remove the shape "
             'of the release would show who takes part. Use adjacency="replace-one", where the list of people is public.'
         )
     outside = [axis for axis in range(len(observed.lengths)) if axis not in people]
-    if (most := stated.contribution) is not None:
+    if (max_records := options.contribution) is not None:
         n_records = math.prod(observed.lengths[axis] for axis in outside)
-        if observed.trials is None and n_records > most:
+        if observed.trials is None and n_records > max_records:
             raise ArgumentError(
-                f"contribution={most} is less than what {observed.name!r} says: each entry of "
-                f"{stated.unit_text} holds more records by its shape. Raise it."
+                f"contribution={max_records} is less than what {observed.name!r} says: each entry of "
+                f"{options.unit_text} holds more records by its shape. Raise it."
             )
         # They may all lie in one row, so "each" would guarantee too little.
-        return Contribution(most, tuple("own" if axis == "own" else "any" for axis in axes))
-    _refuse_private_trials(observed, people, stated)
-    return Contribution(max(1, observed.most_in_a_block(people)), axes)
+        return Contribution(max_records, tuple("own" if axis == "own" else "any" for axis in axes))
+    _refuse_private_trials(observed, people, options)
+    return Contribution(max(1, observed.max_records_in_block(people)), axes)
 
 
-def _refuse_private_trials(observed: Observation, people: tuple[int, ...], stated: UnitOptions) -> None:
-    if not stated.relation.records_are_public:
+def _refuse_private_trials(observed: Observation, people: tuple[int, ...], options: UnitOptions) -> None:
+    if not options.relation.records_are_public:
         # Equal numbers are refused too: that they are equal is data, because another person may hold another number.
         if set(people) & set(observed.numbered):
             raise UnsupportedModelError(
-                f"{stated.unit_text} under adjacency='add-remove' keeps private who takes part, but 'n' of "
+                f"{options.unit_text} under adjacency='add-remove' keeps private who takes part, but 'n' of "
                 f"{observed.name!r} has a number for each of them. Write one number if all that could take part hold "
                 "as many, or add contribution=m (then the number of records is private: pass n_records= for "
                 "planning)."
             )
-    elif observed.trials_differ_along(people) and observed.name not in stated.public:
+    elif observed.trials_differ_along(people) and observed.name not in options.public:
         raise OpenQuestionError(
-            f"{stated.unit_text} under adjacency='replace-one' keeps the number of records of every person, but 'n' of "
-            f"{observed.name!r} differs between them and is not named public. Add it to public= if anybody may know "
+            f"{options.unit_text} under adjacency='replace-one' keeps the number of records of every person, but 'n' "
+            f"of {observed.name!r} differs between them and is not named public. Add it to public= if anybody may know "
             "it, or contribution=m (then the number of records is private: pass n_records= for planning).",
-            [Answer({"public": (observed.name,)}), Answer({"contribution": A_BOUND}, "(or your bound)")],
+            [Answer({"public": (observed.name,)}), Answer({"contribution": DEFAULT_BOUND}, "(or your bound)")],
         )
 
 
-def contribution_to(table: Table, observations: Sequence[Observation], stated: UnitOptions) -> Contribution:
+def contribution_to(table: Table, observations: Sequence[Observation], options: UnitOptions) -> Contribution:
     """What one person adds to a table in all these observed variables together."""
-    own = [_contribution_of(observed, stated) for observed in observations]
+    contributions = [_contribution_of(observed, options) for observed in observations]
     if any(observed.likelihood.view is not None for observed in observations):
-        public = stated.n_records_is_public
-        return _carried_back(observations, own, public=public)
+        public = options.n_records_is_public
+        return _through_likelihoods(observations, contributions, public=public)
     # A person's own rows in two variables are not the same rows if they follow different axes of the unit: then the
     # records may lie anywhere there.
-    followed = []
+    axes_by_variable = []
     for observed in observations:
-        people = people_axes(observed, stated) or ()
-        followed.append([people.index(axis) if axis in people else None for axis in observed.rows])
-    lost = [len(set(axes)) > 1 for axes in zip(*followed, strict=True)]
+        people = people_axes(observed, options) or ()
+        axes_by_variable.append([people.index(axis) if axis in people else None for axis in observed.rows])
+    ambiguous = [len(set(axes)) > 1 for axes in zip(*axes_by_variable, strict=True)]
     parts = []
-    for part in (one.fitted(table.shape) for one in own):
-        kinds = ("any" if kind == "own" and gone else kind for kind, gone in zip(part.axes, lost, strict=True))
+    for part in (contribution.fitted(table.shape) for contribution in contributions):
+        kinds = (
+            "any" if kind == "own" and is_ambiguous else kind
+            for kind, is_ambiguous in zip(part.axes, ambiguous, strict=True)
+        )
         parts.append(Contribution(part.records, tuple(kinds)))
-    return united(parts, table.shape, sum)
+    return unite(parts, table.shape, sum)
 
 
-def contribution_of_record(observations: Sequence[Observation], stated: UnitOptions) -> Contribution:
+def contribution_of_record(observations: Sequence[Observation], options: UnitOptions) -> Contribution:
     """What a person adds to a table, fed by these observed variables, who holds one record in each of them.
 
     Where the numbers of trials are named public, so are the numbers of records of all rows that positions decide, and
     a record that is replaced stays in its row (`"own"`).
     """
     table = observations[0].table
-    public = stated.relation.records_are_public and all(observed.name in stated.public for observed in observations)
+    public = options.relation.records_are_public and all(observed.name in options.public for observed in observations)
     if public and all(None not in observed.likelihood.rows for observed in observations):
         return Contribution(1, tuple("own" if length > 1 else "any" for length in table.shape[:-1]))
     if len(observations) > 1:
         single = [Contribution() for _ in observations]
-        return _carried_back(observations, single, public=stated.relation.records_are_public)
+        return _through_likelihoods(observations, single, public=options.relation.records_are_public)
     if not public or observations[0].likelihood.view is not None:
         return Contribution()
     return Contribution(1, tuple("any" if axis is None else "own" for axis in observations[0].rows))
 
 
-def united(
-    parts: Sequence[Contribution], shape: tuple[int, ...], together: Callable[[Iterable[int]], int]
+def unite(
+    parts: Sequence[Contribution], shape: tuple[int, ...], combine: Callable[[Iterable[int]], int]
 ) -> Contribution:
     """The contribution of a person who adds all of these to the same table (`sum`), or the largest of them (`max`).
 
@@ -162,16 +168,16 @@ def united(
     axes = tuple(next(iter(pattern)) if len(pattern) == 1 else "any" for pattern in patterns)
     records = []
     for part in parts:
-        lost = [axis for axis, (old, new) in enumerate(zip(part.axes, axes, strict=True)) if old == "each" != new]
-        records.append(part.records * math.prod(shape[axis] for axis in lost))
-    return Contribution(together(records), axes)
+        merged = [axis for axis, (old, new) in enumerate(zip(part.axes, axes, strict=True)) if old == "each" != new]
+        records.append(part.records * math.prod(shape[axis] for axis in merged))
+    return Contribution(combine(records), axes)
 
 
 # What one person adds to a table that likelihoods see in parts or in another order: blocks of rows, carried back.
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _FedRows:
     """The rows of a table that a person may feed through one likelihood.
 
     Each row `rows[i]` belongs to block `blocks[i]` of person `people[i]`, who has `records` records in the block.
@@ -185,13 +191,15 @@ class _Seen:
 
 def overlapping(observed: Observation, others: Sequence[Observation]) -> list[Observation]:
     """The observed variables, itself among them, that feed a row which this one feeds, too."""
-    rows = [one.likelihood.table_rows(one.table.shape) for one in (observed, *others)]
-    mine, *theirs = [numbers[numbers >= 0] for numbers in rows]
-    pairs = zip(others, theirs, strict=True)
-    return [other for other, its in pairs if other is observed or np.intersect1d(mine, its).size]
+    rows = [variable.likelihood.table_rows(variable.table.shape) for variable in (observed, *others)]
+    own_rows, *other_rows = [numbers[numbers >= 0] for numbers in rows]
+    pairs = zip(others, other_rows, strict=True)
+    return [other for other, row_numbers in pairs if other is observed or np.intersect1d(own_rows, row_numbers).size]
 
 
-def _carried_back(observations: Sequence[Observation], parts: Sequence[Contribution], *, public: bool) -> Contribution:
+def _through_likelihoods(
+    observations: Sequence[Observation], parts: Sequence[Contribution], *, public: bool
+) -> Contribution:
     """What a person adds to a table, from what the person adds to what each observed variable sees of it.
 
     All observed variables feed the same table. A block of rows that a likelihood sees is a set of rows of the table, in
@@ -209,71 +217,76 @@ def _carried_back(observations: Sequence[Observation], parts: Sequence[Contribut
     Theory, section 6: the loss of a contribution is a supremum over all that it allows.
     """
     shape = observations[0].table.shape[:-1]
-    seen = [_seen(observed, part) for observed, part in zip(observations, parts, strict=True)]
-    own = _own_axes(seen[0], shape) if len(seen) == 1 else [False] * len(shape)
+    fed_rows = [_rows_fed_through(observed, part) for observed, part in zip(observations, parts, strict=True)]
+    personal = _personal_axes(fed_rows[0], shape) if len(fed_rows) == 1 else [False] * len(shape)
     best: tuple[float, Contribution] | None = None
-    choices = [("own",) if mine else ("any", "each") if n > 1 else ("any",) for mine, n in zip(own, shape, strict=True)]
+    choices = [
+        ("own",) if is_personal else ("any", "each") if n > 1 else ("any",)
+        for is_personal, n in zip(personal, shape, strict=True)
+    ]
     for pattern in product(*choices):
-        if public and any(_divides(pattern, one, shape) for one in seen):
+        if public and any(_splits_fed_rows(pattern, fed, shape) for fed in fed_rows):
             continue
         blocks = math.prod(length for kind, length in zip(pattern, shape, strict=True) if kind == "each")
-        records = _largest(seen, pattern, shape, blocks)
+        records = _max_records_in_block(fed_rows, pattern, shape, blocks)
         if best is None or blocks * records**2 < best[0]:
             best = blocks * records**2, Contribution(max(1, records), pattern)
     assert best is not None
     return best[1]
 
 
-def _seen(observed: Observation, part: Contribution) -> _Seen:
+def _rows_fed_through(observed: Observation, part: Contribution) -> _FedRows:
     shape = observed.table.shape
     lengths = observed.likelihood.shape(shape)[:-1]
     kinds = part.fitted((*lengths, 2)).axes
     rows = observed.likelihood.table_rows(shape).ravel()
     entries = np.indices(lengths).reshape(len(lengths), rows.size)
     inside = rows >= 0
-    block, person = (_numbered(entries, kinds, kind)[inside] for kind in ("each", "own"))
-    return _Seen(rows[inside], block, person, part.records)
+    block, person = (_combination_numbers(entries, kinds, kind)[inside] for kind in ("each", "own"))
+    return _FedRows(rows[inside], block, person, part.records)
 
 
-def _numbered(entries: Integers, kinds: Sequence[str], wanted: str) -> Integers:
+def _combination_numbers(entries: Integers, kinds: Sequence[str], axis_kind: str) -> Integers:
     """A number for each combination of the entries along the axes of one kind."""
-    chosen = entries[[kind == wanted for kind in kinds]]
+    chosen = entries[[kind == axis_kind for kind in kinds]]
     if not chosen.size:
         return np.zeros(entries.shape[1], dtype=np.int64)
     return np.asarray(np.unique(chosen, axis=1, return_inverse=True)[1]).ravel()
 
 
-def _own_axes(seen: _Seen, shape: tuple[int, ...]) -> list[bool]:
+def _personal_axes(fed: _FedRows, shape: tuple[int, ...]) -> list[bool]:
     """Along which axes of the table each person has entries of its own, which no other person has."""
-    entries = np.unravel_index(seen.rows, shape) if shape else ()
-    people = np.unique(seen.people).size
-    found = []
+    entries = np.unravel_index(fed.rows, shape) if shape else ()
+    people = np.unique(fed.people).size
+    personal = []
     for entry, length in zip(entries, shape, strict=True):
-        pairs = np.unique(np.stack([entry, seen.people]), axis=1).shape[1]
-        found.append(1 < people == pairs == np.unique(entry).size and length > 1)
-    return found
+        pairs = np.unique(np.stack([entry, fed.people]), axis=1).shape[1]
+        personal.append(1 < people == pairs == np.unique(entry).size and length > 1)
+    return personal
 
 
-def _divides(pattern: Sequence[str], seen: _Seen, shape: tuple[int, ...]) -> bool:
+def _splits_fed_rows(pattern: Sequence[str], fed: _FedRows, shape: tuple[int, ...]) -> bool:
     """Whether rows in which the same records of a person may lie are in several blocks of the pattern."""
-    triples = np.stack([seen.people, seen.blocks, _place(seen.rows, pattern, shape)])
+    triples = np.stack([fed.people, fed.blocks, _block_numbers(fed.rows, pattern, shape)])
     return bool(np.unique(triples, axis=1).shape[1] > np.unique(triples[:2], axis=1).shape[1])
 
 
-def _largest(seen: Sequence[_Seen], pattern: Sequence[str], shape: tuple[int, ...], blocks: int) -> int:
+def _max_records_in_block(
+    fed_rows: Sequence[_FedRows], pattern: Sequence[str], shape: tuple[int, ...], blocks: int
+) -> int:
     """The most records of a person in one of the blocks of the pattern."""
-    most = np.zeros(blocks, dtype=object)  # Python's integers do not wrap around.
-    for one in seen:
-        where = _place(one.rows, pattern, shape)
-        triples = np.unique(np.stack([where, one.people, one.blocks]), axis=1)
-        pairs, many = np.unique(triples[:2], axis=1, return_counts=True)
-        here = np.zeros_like(most)
-        np.maximum.at(here, pairs[0], many.astype(object) * one.records)
-        most += here
-    return int(most.max(initial=0))
+    total = np.zeros(blocks, dtype=object)  # Python's integers do not wrap around.
+    for fed in fed_rows:
+        block_numbers = _block_numbers(fed.rows, pattern, shape)
+        triples = np.unique(np.stack([block_numbers, fed.people, fed.blocks]), axis=1)
+        pairs, n_blocks = np.unique(triples[:2], axis=1, return_counts=True)
+        records = np.zeros_like(total)
+        np.maximum.at(records, pairs[0], n_blocks.astype(object) * fed.records)
+        total += records
+    return int(total.max(initial=0))
 
 
-def _place(rows: Integers, pattern: Sequence[str], shape: tuple[int, ...]) -> Integers:
+def _block_numbers(rows: Integers, pattern: Sequence[str], shape: tuple[int, ...]) -> Integers:
     """The number of the pattern's block in which each row lies."""
     place = np.zeros_like(rows)
     entries = np.unravel_index(rows, shape) if shape else ()

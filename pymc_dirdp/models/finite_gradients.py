@@ -43,12 +43,12 @@ def with_finite_gradient(log_p: Node) -> Node:
     copy: Node = rewrite_pregrad(clone_replace([log_p])[0])
     memo: dict[Node, Node] = {}
     for node in toposort([copy]):
-        entries = [memo.get(one, one) for one in node.inputs]
+        entries = [memo.get(variable, variable) for variable in node.inputs]
         op: Any = node.op
         finite = _LOGARITHMS.get(type(op.scalar_op)) if isinstance(op, Elemwise) else None
         if finite is not None:
             memo[node.outputs[0]] = finite(*entries)
         elif any(new is not old for new, old in zip(entries, node.inputs, strict=True)):
-            made: Any = op.make_node(*entries)
-            memo.update(zip(node.outputs, made.outputs, strict=True))
+            applied: Any = op.make_node(*entries)
+            memo.update(zip(node.outputs, applied.outputs, strict=True))
     return memo.get(copy, copy)

@@ -43,7 +43,7 @@ PLAIN = Mode(linker="py", optimizer=None)  # type: ignore[arg-type]
 
 
 @contextmanager
-def compiling_plainly() -> Iterator[Mode]:
+def plain_mode() -> Iterator[Mode]:
     """The mode of functions that run in Python.
 
     The compiler is switched off as well: some operations, such as a softmax, would call it even in Python mode.
@@ -52,9 +52,9 @@ def compiling_plainly() -> Iterator[Mode]:
         yield PLAIN
 
 
-def compiled_plainly(inputs: Sequence[Node], outputs: Any) -> Callable[..., Any]:
+def compile_plain(inputs: Sequence[Node], outputs: Any) -> Callable[..., Any]:
     """A function that runs in Python."""
-    with compiling_plainly() as mode:
+    with plain_mode() as mode:
         function: Callable[..., Any] = pytensor.function(  # type: ignore[attr-defined]
             inputs, outputs, mode=mode, on_unused_input="ignore"
         )
@@ -67,7 +67,7 @@ def evaluate(variable: Node) -> NDArray[Any]:
         return np.asarray(variable.data)
     if isinstance(variable, SharedVariable):
         return np.asarray(variable.get_value(borrow=False))
-    return np.asarray(compiled_plainly([], variable)())
+    return np.asarray(compile_plain([], variable)())
 
 
 def initial_point(model: pm.Model, seed: int) -> dict[str, NDArray[Any]]:
@@ -82,7 +82,7 @@ def initial_point(model: pm.Model, seed: int) -> dict[str, NDArray[Any]]:
     expressions = replace_rng_nodes(expressions)
     reseed_rngs(find_rng_nodes(expressions), seed)
     names = [str(model.rvs_to_values[rv].name) for rv in model.free_RVs]
-    return dict(zip(names, map(np.asarray, compiled_plainly([], expressions)()), strict=True))
+    return dict(zip(names, map(np.asarray, compile_plain([], expressions)()), strict=True))
 
 
 def stored_array(variable: Node, *, through_rounding: bool = False) -> Node | None:
@@ -122,15 +122,15 @@ def is_stored(variable: Node) -> bool:
     return isinstance(variable, Constant | SharedVariable) and isinstance(variable.type, TensorType)
 
 
-def values_read(variable: Node) -> Iterator[Node]:
+def value_ancestors(variable: Node) -> Iterator[Node]:
     """The variable and all variables whose values decide its value; not those of which only the shape is used."""
-    seen: set[Node] = set()
+    visited: set[Node] = set()
     waiting = [variable]
     while waiting:
         current = waiting.pop()
-        if current in seen:
+        if current in visited:
             continue
-        seen.add(current)
+        visited.add(current)
         yield current
         if current.owner is not None and not isinstance(current.owner.op, Shape | Shape_i):
             waiting.extend(current.owner.inputs)
@@ -205,7 +205,7 @@ def operation(variable: Node) -> str:
 
 def formula(variable: Node) -> str:
     """What a modeller calls the operation behind the variable, with its article; or "a function"."""
-    called = {
+    phrases = {
         "Add": "a sum",
         "Sub": "a difference",
         "Mul": "a product",
@@ -221,7 +221,7 @@ def formula(variable: Node) -> str:
         "Max": "a maximum",
         "Switch": "a choice by pm.math.switch",
     }
-    return called.get(operation(variable), "a function")
+    return phrases.get(operation(variable), "a function")
 
 
 # A graph with other inputs.
@@ -262,8 +262,8 @@ def rebuild(
                 rebuild(node.op.inner_outputs, inner, changed)
                 memo.update((old, inner[new]) for old, new in zip(node.outputs, node.op.inner_outputs, strict=True))
             else:
-                made: Any = node.op.make_node(*entries)
-                memo.update(zip(node.outputs, made.outputs, strict=True))
+                applied: Any = node.op.make_node(*entries)
+                memo.update(zip(node.outputs, applied.outputs, strict=True))
 
 
 # What a model was built for and from, where this library built it.
@@ -298,25 +298,25 @@ class Purpose:
 _PURPOSES: WeakKeyDictionary[pm.Model, Purpose] = WeakKeyDictionary()
 
 
-def build_for(model: pm.Model, purpose: Purpose) -> None:
+def set_purpose(model: pm.Model, purpose: Purpose) -> None:
     """Remember what a model is for. A copy does not know it."""
     _PURPOSES[model] = purpose
 
 
-def built_for(model: pm.Model) -> Purpose:
+def purpose_of(model: pm.Model) -> Purpose:
     """What was remembered."""
     return _PURPOSES.get(model, Purpose())
 
 
 def is_wide(model: pm.Model) -> bool:
     """Whether a model is that of a wide table, from :func:`pymc_dirdp.latent_class`."""
-    return built_for(model).wide is not None
+    return purpose_of(model).wide is not None
 
 
 # A model with other variables instead of some of its own.
 
 
-def replaced(model: pm.Model, new: Mapping[Node, Node], values: Mapping[Node, Node]) -> pm.Model:
+def replace_variables(model: pm.Model, new: Mapping[Node, Node], values: Mapping[Node, Node]) -> pm.Model:
     """A copy of the model with new variables for those that are keys of `new`, and new values for those of `values`.
 
     Names, dims and labels are those of the model. Variables that are no keys are shared with it, and so their formulas
@@ -326,30 +326,30 @@ def replaced(model: pm.Model, new: Mapping[Node, Node], values: Mapping[Node, No
     for dim, length in model.dim_lengths.items():
         copy.add_coord(dim, model.coords.get(dim), length=length)
     for name, variable in model.named_vars.items():
-        instead = new.get(variable, variable)
-        instead.name = name
-        copy.named_vars[name] = instead
+        replacement = new.get(variable, variable)
+        replacement.name = name
+        copy.named_vars[name] = replacement
     copy.named_vars_to_dims.update({name: dims for name, dims in model.named_vars_to_dims.items() if dims})
-    for ours, theirs in (
+    for copies, originals in (
         (copy.free_RVs, model.free_RVs),
         (copy.observed_RVs, model.observed_RVs),
         (copy.deterministics, model.deterministics),
         (copy.potentials, model.potentials),
         (copy.data_vars, model.data_vars),
     ):
-        ours.extend(new.get(variable, variable) for variable in theirs)
+        copies.extend(new.get(variable, variable) for variable in originals)
     for rv in model.basic_RVs:
-        instead, value = new.get(rv, rv), values.get(rv, model.rvs_to_values[rv])
-        copy.rvs_to_values[instead] = value
-        copy.values_to_rvs[value] = instead
-        copy.rvs_to_transforms[instead] = model.rvs_to_transforms[rv]
+        replacement, value = new.get(rv, rv), values.get(rv, model.rvs_to_values[rv])
+        copy.rvs_to_values[replacement] = value
+        copy.values_to_rvs[value] = replacement
+        copy.rvs_to_transforms[replacement] = model.rvs_to_transforms[rv]
     return copy
 
 
 # Models of `pymc.dims` as ordinary models: each variable with its dims becomes one with axes in the same order.
 
 
-def lowered(model: pm.Model) -> pm.Model:
+def lower_dims(model: pm.Model) -> pm.Model:
     """The same model without variables of `pymc.dims`; the model itself if it has none.
 
     Names, dims, labels, data and observations are those of the model. PyTensor's own rewrites do the work, which every
@@ -361,22 +361,24 @@ def lowered(model: pm.Model) -> pm.Model:
     values = [value for rv in model.basic_RVs if (value := model.rvs_to_values.get(rv)) is not None]
     variables = [*named, *values]
     tensors: list[Any] = clone_replace(variables)
-    tensors = [one.values if isinstance(one.type, XTensorType) else one for one in tensors]
+    tensors = [variable.values if isinstance(variable.type, XTensorType) else variable for variable in tensors]
     graph = FunctionGraph(outputs=tensors, clone=False)
     # A Deterministic is a copy, which is no operation with dims.
     copies = [node for node in graph.toposort() if isinstance(node.op, ViewOp)]
     graph.replace_all([(node.outputs[0], node.inputs[0]) for node in copies])
     optdb.query("+lower_xtensor").rewrite(graph)
     leaves = [
-        one
-        for one in ancestors(graph.outputs)
-        if one.owner is not None and isinstance(one.owner.op, TensorFromXTensor) and one.owner.inputs[0].owner is None
+        variable
+        for variable in ancestors(graph.outputs)
+        if variable.owner is not None
+        and isinstance(variable.owner.op, TensorFromXTensor)
+        and variable.owner.inputs[0].owner is None
     ]
     graph.replace_all([(leaf, _leaf(leaf.owner.inputs[0])) for leaf in leaves], import_missing=True)
     new = dict(zip(variables, graph.outputs, strict=True))
     # A Deterministic that is another variable as it is needs a name of its own.
     new |= {variable: new[variable].copy() for variable in model.deterministics}
-    copy = replaced(model, new, {rv: new[value] for rv, value in model.rvs_to_values.items()})
+    copy = replace_variables(model, new, {rv: new[value] for rv, value in model.rvs_to_values.items()})
     # The transforms without dims that do the same.
     plain_transforms = (
         (transforms.SimplexTransform, pm.distributions.transforms.simplex),
@@ -384,8 +386,8 @@ def lowered(model: pm.Model) -> pm.Model:
         (transforms.IntervalTransform, pm.distributions.transforms.Interval(0, 1)),
     )
     for rv, transform in copy.rvs_to_transforms.items():
-        ours = (one for kind, one in plain_transforms if isinstance(transform, kind))
-        copy.rvs_to_transforms[rv] = next(ours, transform)
+        same = (plain for kind, plain in plain_transforms if isinstance(transform, kind))
+        copy.rvs_to_transforms[rv] = next(same, transform)
     return copy
 
 
@@ -424,19 +426,19 @@ def shift_axis(parent: Node, observations: Node, *, least: int = 2) -> int | Non
         for axis in range(parent.type.ndim):
             if first[axis : axis + 1] != second[axis : axis + 1]:
                 return axis
-    one, two = evaluate(parent), evaluate(observations)
-    if one.shape != two.shape:
+    parent_values, values = evaluate(parent), evaluate(observations)
+    if parent_values.shape != values.shape:
         return None
-    for axis in range(one.ndim):
-        ahead, behind = np.moveaxis(one, axis, 0), np.moveaxis(two, axis, 0)
+    for axis in range(parent_values.ndim):
+        ahead, behind = np.moveaxis(parent_values, axis, 0), np.moveaxis(values, axis, 0)
         pairs = (ahead, behind), (behind, ahead)
         if any(_is_ahead(*pair, step, least) for step in (1, 2) for pair in pairs):
             return axis
-    if one.ndim == 1:
+    if parent_values.ndim == 1:
         # Sequences of one length may stand one after the other: the end of one is followed by the start of the next.
-        for length in range(3, one.size // 2 + 1):
-            if one.size % length == 0:
-                ahead, behind = one.reshape(-1, length).T, two.reshape(-1, length).T
+        for length in range(3, parent_values.size // 2 + 1):
+            if parent_values.size % length == 0:
+                ahead, behind = parent_values.reshape(-1, length).T, values.reshape(-1, length).T
                 if _is_ahead(ahead, behind, 1, least) or _is_ahead(behind, ahead, 1, least):
                     return 0
     return None
@@ -462,5 +464,5 @@ def _is_ahead(ahead: NDArray[Any], behind: NDArray[Any], step: int, least: int) 
 
 def same_numbers(variable: Node, numbers: NDArray[Any]) -> bool:
     """Whether a stored array holds these two numbers or more."""
-    one, two = np.squeeze(evaluate(variable)), np.squeeze(numbers)
-    return bool(one.size > 1 and one.shape == two.shape and np.array_equal(one, two))
+    values, expected = np.squeeze(evaluate(variable)), np.squeeze(numbers)
+    return bool(values.size > 1 and values.shape == expected.shape and np.array_equal(values, expected))

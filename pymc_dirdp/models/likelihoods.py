@@ -20,13 +20,13 @@ from pymc_dirdp.models.graph import (
     operation,
     origin,
     parameters,
-    replaced,
+    replace_variables,
     stored_array,
     stored_shape,
-    values_read,
+    value_ancestors,
 )
-from pymc_dirdp.models.questions import Answer, asking
-from pymc_dirdp.models.refusals import listed, refusal
+from pymc_dirdp.models.questions import Answer, as_question
+from pymc_dirdp.models.refusals import join_names, refusal
 from pymc_dirdp.models.table import Family, KindName
 
 # The released variables of a model: which family each has, and the numbers of its prior. Both are public.
@@ -57,7 +57,7 @@ def checked_family(rv: Node, model: pm.Model, public: Collection[str]) -> Family
         raise _other_variable(rv, model)
     transform = model.rvs_to_transforms.get(rv)
     # The interval of a Uniform is what it lies in anyway; its bounds are checked below.
-    own = isinstance(transform, pm.distributions.transforms.Interval) and _is_uniform(rv)
+    is_uniform_interval = isinstance(transform, pm.distributions.transforms.Interval) and _is_uniform(rv)
     # These transforms change the coordinates in which a sampler moves. Any other one, such as `ordered`, restricts the
     # distribution.
     harmless = (
@@ -65,7 +65,7 @@ def checked_family(rv: Node, model: pm.Model, public: Collection[str]) -> Family
         type(pm.distributions.transforms.simplex),
         type(pm.distributions.transforms.logodds),
     )
-    if type(transform) not in harmless and not own:
+    if type(transform) not in harmless and not is_uniform_interval:
         raise refusal("transform", rv.name, transform=type(transform).__name__)
     size, arguments = parameters(rv)
     for argument in arguments if size is None else (*arguments, size):
@@ -94,37 +94,37 @@ def _is_uniform(rv: Node) -> bool:
 def _other_variable(rv: Node, model: pm.Model) -> Exception:
     """The error for a free variable that is no Dirichlet or Beta: what it does in the model decides the words."""
     kind = operation(rv)
-    of_priors = [str(other.name) for other in model.free_RVs if other is not rv and rv in set(values_read(other))]
-    children = [str(other.name) for other in model.observed_RVs if rv in set(values_read(other))]
-    released = any(variable.owner and type(variable.owner.op) in _FAMILY_BY_OP for variable in values_read(rv))
+    of_priors = [str(other.name) for other in model.free_RVs if other is not rv and rv in set(value_ancestors(other))]
+    children = [str(other.name) for other in model.observed_RVs if rv in set(value_ancestors(other))]
+    released = any(variable.owner and type(variable.owner.op) in _FAMILY_BY_OP for variable in value_ancestors(rv))
     if released and not children and not of_priors:
         return refusal("unobserved prediction", rv.name, operation=kind)
     if of_priors or (children and not released and not rv.type.dtype.startswith(("int", "bool"))):
         # A parameter: of a prior that could be released, or of anything else.
-        everything = model.free_RVs + model.observed_RVs
-        behind = [other for other in everything if other is not rv and rv in ancestors([other])]
+        variables = model.free_RVs + model.observed_RVs
+        behind = [other for other in variables if other is not rv and rv in ancestors([other])]
         priors = [other for other in behind if type(other.owner.op) in (*_FAMILY_BY_OP, *_INTEGRATED)]
         observed = [other for other in behind if other in model.observed_RVs]
         if priors or observed:
             key = "hyperparameter" if priors else "other parameter"
             names = [str(other.name) for other in priors or observed]
-            return refusal(key, rv.name, operation=kind, children=listed(names))
+            return refusal(key, rv.name, operation=kind, children=join_names(names))
     elif children:
-        return refusal("hidden parent", rv.name, operation=kind, children=listed(children))
+        return refusal("hidden parent", rv.name, operation=kind, children=join_names(children))
     return refusal("other variable", rv.name, operation=kind)
 
 
 def refuse_uncertain_prior(name: str, argument: Node, model: pm.Model, public: Collection[str]) -> None:
     """Refuse a prior that depends on anything but numbers, the lengths of dims, and data that are named public."""
     lengths = set(model.dim_lengths.values())
-    for variable in values_read(argument):
+    for variable in value_ancestors(argument):
         if is_random(variable):
             raise refusal("random prior", name, source=variable.name)
         if isinstance(variable, SharedVariable) and variable not in lengths:
             if variable in _records(model):
                 raise refusal("prior of records", name, source=variable.name)
             if variable.name not in public:
-                raise asking(
+                raise as_question(
                     refusal("prior of data", name, source=variable.name),
                     *([Answer({"public": (variable.name,)})] if variable.name else []),
                 )
@@ -142,19 +142,19 @@ def data_in_priors(model: pm.Model) -> tuple[str, ...]:
         if type(rv.owner.op) in _INTEGRATED:
             # The first parameter is the number of trials.
             priors += parameters(rv)[1][1:]
-    read = {variable for argument in priors for variable in values_read(argument)}
-    return tuple(str(data.name) for data in model.data_vars if data in read)
+    used = {variable for argument in priors for variable in value_ancestors(argument)}
+    return tuple(str(data.name) for data in model.data_vars if data in used)
 
 
 def _records(model: pm.Model) -> set[Node]:
     """What the observed variables take from data: observations, codes of parents, numbers of trials."""
-    found: set[Node] = set()
+    arrays: set[Node] = set()
     for rv in model.observed_RVs:
-        found |= set(values_read(model.rvs_to_values[rv]))
+        arrays |= set(value_ancestors(model.rvs_to_values[rv]))
         # The first parameter of a likelihood without a probability is its number of trials; the others are its prior.
         used = parameters(rv)[1][:1] if type(rv.owner.op) in _INTEGRATED else parameters(rv)[1]
-        found |= set(ancestors(used, blockers=model.free_RVs))
-    return found
+        arrays |= set(ancestors(used, blockers=model.free_RVs))
+    return arrays
 
 
 def broadcast_prior(
@@ -223,16 +223,16 @@ def kind_of(observed: Node) -> Kind:
     # Each record would count total_size / size times, which no sensitivity covers.
     if isinstance(op, MinibatchRandomVariable):
         raise refusal("total size", observed.name)
-    called = operation(observed)
+    op_name = operation(observed)
     key = "not conjugate"
     # Distributions of which it can be said why they are not supported.
     if isinstance(op, (pm.Geometric.rv_type, pm.NegativeBinomial.rv_type)):
         key = "unbounded trials"
-    elif any(word in called for word in ("Mixture", "Hurdle", "ZeroInflated")):
+    elif any(word in op_name for word in ("Mixture", "Hurdle", "ZeroInflated")):
         key = "hidden component"
-    elif any(word in called for word in ("Censored", "Truncated", "Clip")):
+    elif any(word in op_name for word in ("Censored", "Truncated", "Clip")):
         key = "hidden values"
-    raise refusal(key, observed.name, operation=called)
+    raise refusal(key, observed.name, operation=op_name)
 
 
 def stored_observations(observed: Node, model: pm.Model) -> Node:
@@ -272,7 +272,7 @@ def trials_parameter(observed: Node, kind: Kind) -> Node:
 # Markov chains of `pymc_extras` as ordinary variables: steps, with rows that the states before choose.
 
 
-def unrolled(model: pm.Model) -> pm.Model:
+def unroll_chains(model: pm.Model) -> pm.Model:
     """The same model with each observed `DiscreteMarkovChain` as `pm.Categorical(name, p=P[x[..., :-1]])` of its steps.
 
     The first states are a variable of their own if their probabilities are random, and are left out if not: a constant
@@ -291,17 +291,17 @@ def unrolled(model: pm.Model) -> pm.Model:
         parts: tuple[Any, ...] = (*parameters(chain)[1], stored_observations(chain, model), op.n_lags)
         transitions, _, first, states, lags = parts
         if getattr(op, "time_varying_P", False):
-            raise _refused(chain, "another matrix for every step")
+            raise _chain_refusal(chain, "another matrix for every step")
         if transitions.type.ndim != lags + 1:
-            raise _refused(chain, "several matrices")
+            raise _chain_refusal(chain, "several matrices")
         before = tuple(_whole(states[..., lag : lag - lags]) for lag in range(lags))
         new[chain] = pm.Categorical.dist(p=transitions[before])
         values[chain] = _whole(states[..., lags:])
-        if not set(values_read(first)).isdisjoint(model.basic_RVs):
+        if not set(value_ancestors(first)).isdisjoint(model.basic_RVs):
             # Each chain has one first state, or an axis of several.
             value = states[..., 0] if lags == 1 and states.type.ndim > 1 else states[..., :lags]
             starts[chain] = _start(chain, first), _whole(value)
-    copy = replaced(model, new, values)
+    copy = replace_variables(model, new, values)
     for chain in chains:
         # The dim of the states has more labels than there are steps.
         if dims := copy.named_vars_to_dims.get(str(chain.name)):
@@ -330,11 +330,11 @@ def _start(chain: Node, first: Node) -> Any:
     # The distribution adds axes of length 1 to one row.
     probability = origin(parameters(first)[1][0])[0] if categorical else first
     if not categorical or probability.type.ndim != 1:
-        raise _refused(chain, "first states that are not from one row of probabilities")
+        raise _chain_refusal(chain, "first states that are not from one row of probabilities")
     return pm.Categorical.dist(p=probability)
 
 
-def _refused(chain: Node, what: str) -> Exception:
+def _chain_refusal(chain: Node, feature: str) -> Exception:
     # What of a chain is not read, and what to write instead.
     ways = {
         "another matrix for every step": "each step t as pm.Categorical with p=P[t][x[:, t]], observed=x[:, t + 1]",
@@ -343,4 +343,4 @@ def _refused(chain: Node, what: str) -> Exception:
         "first states that are not from one row of probabilities": "its steps as pm.Categorical with p=P[x[:, :-1]], "
         "observed=x[:, 1:], and its first states as a variable of their own",
     }
-    return refusal("chain", chain.name, what=what, ways=ways[what])
+    return refusal("chain", chain.name, what=feature, ways=ways[feature])

@@ -12,7 +12,7 @@ from pymc_dirdp.models.graph import (
     Node,
 )
 from pymc_dirdp.models.privacy_unit import NamedAxes, UnitOptions, people_axes, unit_axes
-from pymc_dirdp.models.questions import Answer, OpenQuestionError, asking
+from pymc_dirdp.models.questions import Answer, OpenQuestionError, as_question
 from pymc_dirdp.privacy.people import adjacency_by_name
 
 TRIALS = ("Binomial", "Multinomial", "BetaBinomial", "DirichletMultinomial")
@@ -83,21 +83,21 @@ class ModelOptions:
 
     @property
     def trials_are_people(self) -> bool:
-        """Whether every trial of a Binomial or Multinomial is a record, of which a person holds `most_records`."""
+        """Whether every trial of a Binomial or Multinomial is a record, of which a person holds `max_records`."""
         return not self.unit and self.contribution is not None
 
     @property
-    def says_whose_trials(self) -> bool:
+    def specifies_trials(self) -> bool:
         """Whether somebody has said what a person is where an observation has several trials."""
         return bool(self.unit) or self.contribution is not None
 
     @property
-    def most_records(self) -> int:
+    def max_records(self) -> int:
         """How many records of each observed variable a person holds at most."""
         return self.contribution or 1
 
     @property
-    def stated(self) -> UnitOptions:
+    def unit_options(self) -> UnitOptions:
         """What was said of people, in the words of :func:`pymc_dirdp.sample`."""
         return UnitOptions(unit=self.unit, contribution=self.contribution, adjacency=self.relation)
 
@@ -114,18 +114,18 @@ class ModelOptions:
         if not self.unit:
             return None
         axes = axes_of(rv, model)
-        people = people_axes(axes, self.stated)
+        people = people_axes(axes, self.unit_options)
         if people is None:
             raise ArgumentError(
-                f"{axes.name!r} has no {self.stated.unit_text}, so it is unknown who is behind its observations. Give "
-                "it the dim, or release it by a model of its own."
+                f"{axes.name!r} has no {self.unit_options.unit_text}, so it is unknown who is behind its observations. "
+                "Give it the dim, or release it by a model of its own."
             )
         return people
 
     def check_cells(self, name: str, cells: int, *, smaller: str = "Put values of covariates together") -> None:
         """Refuse a table of too many cells, with a way to a `smaller` one."""
         if cells > self.max_cells:
-            raise refused(
+            raise model_refusal(
                 name,
                 f"has {cells} cells, which are more than max_cells={self.max_cells}, and the noise would swamp them",
                 f"{smaller}, use fewer of them, or raise max_cells. Fewer cells than a fifth of the records is good "
@@ -137,14 +137,14 @@ class ModelOptions:
         return self.public is True or (self.public is not False and name in self.public)
 
 
-def refused(name: str | None, why: str, way_out: str) -> UnsupportedModelError:
+def model_refusal(name: str | None, why: str, way_out: str) -> UnsupportedModelError:
     """The error for a model that `private_model` cannot release."""
     return UnsupportedModelError(f"private_model cannot release this model: {name!r} {why}. {way_out}")
 
 
-def asked(name: str | None, why: str, way_out: str, *answers: Answer) -> OpenQuestionError:
+def model_question(name: str | None, why: str, way_out: str, *answers: Answer) -> OpenQuestionError:
     """The question about what has to be said of a model before `private_model` can release it."""
-    return asking(refused(name, why, way_out), *answers)
+    return as_question(model_refusal(name, why, way_out), *answers)
 
 
 def axes_of(rv: Node, model: pm.Model) -> NamedAxes:

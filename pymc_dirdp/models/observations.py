@@ -39,7 +39,7 @@ def total_records(observations: Iterable["Observation"]) -> int:
     return sum(int(observed.totals(())) for observed in observations)
 
 
-def _spread(values: NDArray[Any], on: Sequence[int], batch: tuple[int, ...]) -> NDArray[Any]:
+def _align_axes(values: NDArray[Any], on: Sequence[int], batch: tuple[int, ...]) -> NDArray[Any]:
     """An array whose axes are some of the batch axes, with axes of length 1 for all others."""
     lengths = [1] * len(batch)
     for axis, length in zip(on, values.shape, strict=True):
@@ -102,15 +102,15 @@ class Records(NamedTuple):
 
 def _codes(parent: Parent, length: int, observed: str, batch: tuple[int, ...]) -> Counts:
     """The codes of each observation, all from 0 to `length` - 1."""
-    given = _evaluated_input(parent.index, observed)
-    wanted = parent.lengths(batch)
-    if given.size != math.prod(wanted) or tuple(given.shape[axis] for axis in parent.places) != wanted:
-        raise _wrong(observed, "do not have one code for each observation", "parents")
-    given = (given != 0).astype(np.int64) if parent.truth else given
-    code = _integers(given.reshape([batch[axis] for axis in parent.axes]), observed, "parents")
+    index = _evaluated_input(parent.index, observed)
+    lengths = parent.lengths(batch)
+    if index.size != math.prod(lengths) or tuple(index.shape[axis] for axis in parent.places) != lengths:
+        raise _invalid(observed, "do not have one code for each observation", "parents")
+    index = (index != 0).astype(np.int64) if parent.truth else index
+    code = _integers(index.reshape([batch[axis] for axis in parent.axes]), observed, "parents")
     if np.any(code >= length):
-        raise _wrong(observed, f"are not all codes from 0 to {length - 1}", "parents")
-    return _spread(code, parent.axes, batch)
+        raise _invalid(observed, f"are not all codes from 0 to {length - 1}", "parents")
+    return _align_axes(code, parent.axes, batch)
 
 
 def _trials_of(rv: Node, kind: Kind, batch: tuple[int, ...]) -> Counts | None:
@@ -125,7 +125,7 @@ def _trials_of(rv: Node, kind: Kind, batch: tuple[int, ...]) -> Counts | None:
     # PyTensor may have more axes of length 1 than there are observations.
     aligned = (1,) * (len(batch) - trials.ndim) + trials.shape
     if len(aligned) != len(batch) or any(n not in (1, length) for n, length in zip(aligned, batch, strict=True)):
-        raise _wrong(observed, "have another shape than the number of trials")
+        raise _invalid(observed, "have another shape than the number of trials")
     return trials.reshape(aligned)
 
 
@@ -134,7 +134,7 @@ def _evaluated_input(variable: Node, observed: str) -> NDArray[Any]:
     with suppress(Exception):
         return evaluate(variable)
     # Raised here and not in a handler, because PyTensor's message holds values and would be attached as the context.
-    raise _wrong(observed, "or their number of trials cannot be computed")
+    raise _invalid(observed, "or their number of trials cannot be computed")
 
 
 def _integers(values: NDArray[Any], observed: str, what: str = "observations", *, in_float32: bool = False) -> Counts:
@@ -146,34 +146,34 @@ def _integers(values: NDArray[Any], observed: str, what: str = "observations", *
     integers, so their dtype no longer shows that they were cast `in_float32`.
     """
     if values.dtype.kind not in "biuf":
-        raise _wrong(observed, "are not a dense array of numbers", what)
+        raise _invalid(observed, "are not a dense array of numbers", what)
     if not np.all(np.isfinite(values)):
-        raise _wrong(observed, "are not all finite", what)
+        raise _invalid(observed, "are not all finite", what)
     if np.any(values < 0):
         missing = "; a missing value, such as the code -1 of pandas, needs a category of its own"
-        raise _wrong(observed, f"are not all >= 0{'' if what == 'numbers of trials' else missing}", what)
+        raise _invalid(observed, f"are not all >= 0{'' if what == 'numbers of trials' else missing}", what)
     if values.dtype.kind == "f" and np.any(values != np.floor(values)):
-        raise _wrong(
+        raise _invalid(
             observed, "are not all integers. Pass unweighted counts: survey weights belong to the released shares", what
         )
     if np.any(values > MAX_RECORDS):
-        raise _wrong(observed, "are above 2**53", what)
+        raise _invalid(observed, "are above 2**53", what)
     precision = np.finfo(values.dtype if values.dtype.kind == "f" else np.float64)
     if in_float32 and precision.bits > 32:
         precision = np.finfo(np.float32)
     if precision.bits < 64 and np.any(values >= 2 ** (precision.nmant + 1)):
         problem = f"reach 2**{precision.nmant + 1}, from where {precision.dtype} no longer holds every integer: "
-        raise _wrong(observed, problem + "use floatX='float64', and make arrays of that dtype,", what)
+        raise _invalid(observed, problem + "use floatX='float64', and make arrays of that dtype,", what)
     return values.astype(np.int64)
 
 
 def _check_total(values: Counts, observed: str) -> None:
     # The sum is taken in doubles first, because the exact sum of many large numbers would wrap around.
     if values.sum(dtype=np.float64) > MAX_RECORDS or int(values.sum()) > MAX_RECORDS:
-        raise _wrong(observed, "count more than 2**53 records in all")
+        raise _invalid(observed, "count more than 2**53 records in all")
 
 
-def _wrong(observed: str, problem: str, what: str = "observations") -> DataError:
+def _invalid(observed: str, problem: str, what: str = "observations") -> DataError:
     return DataError(f"The {what} of {observed!r} {problem}.")
 
 
@@ -239,9 +239,9 @@ class Observation:
     @property
     def arrays(self) -> tuple[Node, ...]:
         """The arrays of its observations and of its parents' codes, and the whole arrays of which they are parts."""
-        own = (self.stored, *(codes for _, codes in self.codes))
-        whole = (root for root in map(root_of, own) if root is not None)
-        return tuple(dict.fromkeys((*own, *whole)))
+        parts = (self.stored, *(codes for _, codes in self.codes))
+        whole = (root for root in map(root_of, parts) if root is not None)
+        return tuple(dict.fromkeys((*parts, *whole)))
 
     @property
     def record_axes(self) -> tuple[int, ...]:
@@ -274,7 +274,7 @@ class Observation:
         return bool(self.numbered) or (self.trials is not None and bool(self.trials.max(initial=0) > 1))
 
     @property
-    def one_number_of_trials(self) -> int | None:
+    def common_n_trials(self) -> int | None:
         """The number of trials where the model says a single one, None where it says several."""
         if self.trials is None:
             return 1
@@ -286,30 +286,30 @@ class Observation:
             return False
         return bool(np.any(self.trials.max(axis=axes) != self.trials.min(axis=axes)))
 
-    def step_axis(self, other: "Observation", *, surely: bool = False) -> int | None:
+    def step_axis(self, other: "Observation", *, strict: bool = False) -> int | None:
         """The axis along which a parent is what is observed in `other` some steps later, as in a Markov chain.
 
-        With `surely`, so many numbers have to agree that it can hardly be chance. A parent that is `other` itself is no
+        With `strict`, so many numbers have to agree that it can hardly be chance. A parent that is `other` itself is no
         sequence, although data that repeat themselves are the same some steps later.
         """
         # This many numbers of two categories agree by chance in one of 4096 cases.
-        least = 12 if surely else 2
-        apart = (array for _, array in self.codes if not same_data(array, other.stored))
-        axes = (shift_axis(array, other.stored, least=least) for array in apart)
+        min_matches = 12 if strict else 2
+        arrays = (array for _, array in self.codes if not same_data(array, other.stored))
+        axes = (shift_axis(array, other.stored, least=min_matches) for array in arrays)
         return next((axis for axis in axes if axis is not None), None)
 
     @property
-    def records_of_a_step(self) -> int:
+    def records_per_step(self) -> int:
         """The number of records that hold an entry of a chain: its own, and one for each parent that it becomes."""
         return 1 + sum(shift_axis(array, self.stored) is not None for _, array in self.codes)
 
-    def most_in_a_block(self, people: tuple[int, ...]) -> int:
+    def max_records_in_block(self, people: tuple[int, ...]) -> int:
         """The largest number of records of an entry of the axes `people` in cells that no record axis separates."""
-        together = tuple(axis for axis in self.summed if axis not in people)
+        merged = tuple(axis for axis in self.summed if axis not in people)
         if self.trials is None:
-            return math.prod(self.lengths[axis] for axis in together)
-        lengths = [self.lengths[axis] if axis in together else n for axis, n in enumerate(self.trials.shape)]
-        return int(np.broadcast_to(self.trials, lengths).sum(axis=together).max(initial=0))
+            return math.prod(self.lengths[axis] for axis in merged)
+        lengths = [self.lengths[axis] if axis in merged else n for axis, n in enumerate(self.trials.shape)]
+        return int(np.broadcast_to(self.trials, lengths).sum(axis=merged).max(initial=0))
 
     def records_of(self, people: tuple[int, ...]) -> Counts:
         """How many records each entry of the axes `people` holds."""
@@ -351,7 +351,7 @@ class Observation:
             parents = " and ".join(self.likelihood.parents)
             raise refusal("tables by codes", self.name, names="its tables", parent=parents)
         # Any entry along the axes that codes decide will do.
-        placed, trials = _spread(entries.max(axis=by_codes), by_position, self.lengths), self._checked_trials()
+        placed, trials = _align_axes(entries.max(axis=by_codes), by_position, self.lengths), self._checked_trials()
         # Axes along which neither the row nor the number of trials differs are many observations, and are not gone
         # through.
         joint = np.broadcast_shapes(placed.shape, trials.shape)
@@ -370,17 +370,17 @@ class Observation:
             if axis is None:
                 entry = _codes(next(parents), length, self.name, self.lengths)
             else:
-                entry = _spread(np.arange(length), [axis], self.lengths)
+                entry = _align_axes(np.arange(length), [axis], self.lengths)
             row = row * length + entry
         if self.kind.name == "categorical":
             if np.any(values >= lengths[-1]):
-                raise _wrong(self.name, f"are not all codes from 0 to {lengths[-1] - 1}")
+                raise _invalid(self.name, f"are not all codes from 0 to {lengths[-1] - 1}")
             return Records(values, row, None)
         trials = self._checked_trials()
         if self.kind.core:
             _check_total(values, self.name)
             if np.any(values.sum(axis=-1) != trials):
-                raise _wrong(
+                raise _invalid(
                     self.name,
                     "do not add up to `n` in every row. For shares within rows pass n=counts.sum(axis=-1); for the "
                     "shares of all cells of a table, observed=counts.ravel() and one Dirichlet of as many. Counts have "
@@ -388,23 +388,23 @@ class Observation:
                 )
             return Records(values, row, values)
         if np.any(values > trials):
-            raise _wrong(self.name, "are not all 0 or 1" if self.kind.trials is None else "are above `n` in some row")
+            raise _invalid(self.name, "are not all 0 or 1" if self.kind.trials is None else "are above `n` in some row")
         return Records(values, row, np.stack([values, trials - values], axis=-1))
 
     def counts(self) -> Counts:
         """**Secret**: how many records fell into each cell of the table; or the errors of :func:`read_counts`."""
-        shape, seen = self.likelihood.shape(self.table.shape), self.records()
-        if seen.records is None:
+        shape, observed = self.likelihood.shape(self.table.shape), self.records()
+        if observed.records is None:
             # How often each category occurs in each row, without an indicator for each record and category.
-            cells = np.bincount((seen.row * shape[-1] + seen.values).ravel(), minlength=math.prod(shape))
+            cells = np.bincount((observed.row * shape[-1] + observed.values).ravel(), minlength=math.prod(shape))
         else:
             # Records are added up along the axes that no row follows, and then by the row that they feed.
-            together = tuple(axis for axis, length in enumerate(seen.row.shape) if length == 1)
-            records = seen.records.sum(axis=together, keepdims=True)
+            repeated = tuple(axis for axis, length in enumerate(observed.row.shape) if length == 1)
+            records = observed.records.sum(axis=repeated, keepdims=True)
             cells = np.zeros((math.prod(shape[:-1]), shape[-1]), dtype=np.int64)
-            np.add.at(cells, seen.row.ravel(), records.reshape(-1, shape[-1]))
+            np.add.at(cells, observed.row.ravel(), records.reshape(-1, shape[-1]))
         cells = cells.reshape(shape)
-        return cells if self.likelihood.view is None else self.likelihood.view.carried(cells, self.table.shape)
+        return cells if self.likelihood.view is None else self.likelihood.view.to_table(cells, self.table.shape)
 
 
 def find_observations(tables: Iterable[Table], model: pm.Model) -> tuple[Observation, ...]:
@@ -424,23 +424,23 @@ def _observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Obser
     if rv is None:
         raise ArgumentError(f"The model has no variable {name!r}. Was the table found in another model?")
     kind, stored = KINDS[likelihood.kind], stored_observations(rv, model)
-    shape, seen = stored_shape(stored), likelihood.shape(table.shape)[:-1]
+    shape, row_lengths = stored_shape(stored), likelihood.shape(table.shape)[:-1]
     lengths = shape[: len(shape) - kind.core]
     if kind.core and shape[-1] != table.n_categories:
-        raise _wrong(name, f"do not have the {table.n_categories} categories of the prior")
-    for axis, length in zip(likelihood.rows, seen, strict=True):
+        raise _invalid(name, f"do not have the {table.n_categories} categories of the prior")
+    for axis, length in zip(likelihood.rows, row_lengths, strict=True):
         # All records along this axis share a row axis of length 1. One observation for many rows would be counted
         # many times.
         if axis is not None and length not in (1, lengths[axis]):
-            raise _wrong(name, f"do not have the {length} rows of the prior along axis {axis}")
+            raise _invalid(name, f"do not have the {length} rows of the prior along axis {axis}")
     size, _ = parameters(rv)
     # PyMC repeats the likelihood up to `shape=`, so the same record would count many times.
     if size is not None and tuple(_evaluated_input(size, name)) != lengths:
-        raise _wrong(name, "do not have the shape that the variable declares")
+        raise _invalid(name, "do not have the shape that the variable declares")
     parents = parents_of(rv, kind, model) if likelihood.parents else ()
     # PyMC would repeat an array of another shape, and one person's parents would move many records.
     if any(stored_shape(array) != parent.lengths(lengths) for parent in parents for array in parent.stored):
-        raise _wrong(
+        raise _invalid(
             name,
             "do not have one code for each observation. Repeat codes that several observations share, as "
             "np.repeat(codes[:, None], n, axis=1) does, and pass unit= for whose records they are",
@@ -449,15 +449,17 @@ def _observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Obser
     dims = model.named_vars_to_dims.get(name) or (None,) * len(shape)
     names = tuple(axis if dim is None else dim for axis, dim in enumerate(dims))
     # Where the prior is integrated out, each observation has its own row, also if there is only one observation.
-    alone = kind.probability is None
-    row_dims = table.dims[: len(seen)] if likelihood.view is None and table.dims else (None,) * len(seen)
+    is_integrated = kind.probability is None
+    row_dims = table.dims[: len(row_lengths)] if likelihood.view is None and table.dims else (None,) * len(row_lengths)
     trials, numbered = _trials_of(rv, kind, lengths), tuple[int, ...]()
     if trials is not None:
-        given = trials_parameter(rv, kind)
+        parameter = trials_parameter(rv, kind)
         # PyMC gives a number that is written for all of them axes of length 1, which are none of its own.
-        own = {axis + len(lengths) - given.type.ndim for axis in origin(given, through_rounding=True)[1]}
-        each = (axis for axis, length in enumerate(lengths) if trials.shape[axis] == length)
-        numbered = tuple(axis for axis in each if lengths[axis] > 1 or axis in own)
+        written_axes = {
+            axis + len(lengths) - parameter.type.ndim for axis in origin(parameter, through_rounding=True)[1]
+        }
+        full_axes = (axis for axis, length in enumerate(lengths) if trials.shape[axis] == length)
+        numbered = tuple(axis for axis in full_axes if lengths[axis] > 1 or axis in written_axes)
     in_float32 = pytensor.config.floatX == "float32"  # type: ignore[attr-defined]
     return Observation(
         name=name,
@@ -468,8 +470,8 @@ def _observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Obser
         core=tuple(name for name in names[len(lengths) :] if isinstance(name, str)),
         lengths=lengths,
         rows=tuple(
-            axis if length > 1 or alone or (axis is not None and names[axis] == dim) else None
-            for axis, length, dim in zip(likelihood.rows, seen, row_dims, strict=True)
+            axis if length > 1 or is_integrated or (axis is not None and names[axis] == dim) else None
+            for axis, length, dim in zip(likelihood.rows, row_lengths, row_dims, strict=True)
         ),
         trials=trials,
         numbered=numbered,

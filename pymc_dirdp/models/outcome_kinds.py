@@ -15,7 +15,7 @@ from pytensor.graph.traversal import ancestors
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.graph import Node, evaluate, is_random, is_stored, operation, parameters, same_data, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
-from pymc_dirdp.models.model_options import TRIALS, ModelOptions, asked, axes_of, core_of, refused
+from pymc_dirdp.models.model_options import TRIALS, ModelOptions, axes_of, core_of, model_question, model_refusal
 from pymc_dirdp.models.outcomes import (
     Inputs,
     Outcomes,
@@ -28,7 +28,7 @@ from pymc_dirdp.models.privacy_unit import as_code, axis_text
 from pymc_dirdp.models.questions import Answer
 
 
-def with_shares(model: pm.Model, said: ModelOptions) -> pm.Model:
+def with_shares(model: pm.Model, options: ModelOptions) -> pm.Model:
     """A model in which the shares of a BetaBinomial or DirichletMultinomial are a free variable.
 
     That is the same distribution of what is observed, and given the shares its trials are independent. All other
@@ -39,33 +39,35 @@ def with_shares(model: pm.Model, said: ModelOptions) -> pm.Model:
         "BetaBinomial": (pm.Beta, pm.Binomial),
         "DirichletMultinomial": (pm.Dirichlet, pm.Multinomial),
     }
-    compound = [rv for rv in model.observed_RVs if said.trials_are_people and operation(rv) in parts]
+    compound = [rv for rv in model.observed_RVs if options.trials_are_people and operation(rv) in parts]
     if not compound:
         return model
-    found = pm.Model(model=None)
-    vars(found).update({key: copy.copy(own) for key, own in vars(model).items() if isinstance(own, list | dict)})
+    expanded = pm.Model(model=None)
+    vars(expanded).update(
+        {key: copy.copy(value) for key, value in vars(model).items() if isinstance(value, list | dict)}
+    )
     for rv in compound:
         name, stored, (trials, *prior) = str(rv.name), stored_observations(rv, model), parameters(rv)[1]
         if f"{name}_p" in model.named_vars:
             raise ArgumentError(f"{f'{name}_p'!r} is a variable of the model, which needs the name. Rename it.")
-        for one in prior:
-            refuse_observed_elsewhere(name, one, model)
-            _refuse_private_trials(name, one, trials, said)
+        for argument in prior:
+            refuse_observed_elsewhere(name, argument, model)
+            _refuse_private_trials(name, argument, trials, options)
         shares, plain = parts[operation(rv)]
-        found.observed_RVs.remove(rv)
-        found.named_vars.pop(name)
-        for variables in (found.rvs_to_values, found.rvs_to_transforms, found.rvs_to_initial_values):
+        expanded.observed_RVs.remove(rv)
+        expanded.named_vars.pop(name)
+        for variables in (expanded.rvs_to_values, expanded.rvs_to_transforms, expanded.rvs_to_initial_values):
             variables.pop(rv, None)
-        dims = found.named_vars_to_dims.pop(name, None)
-        with found:
+        dims = expanded.named_vars_to_dims.pop(name, None)
+        with expanded:
             p = shares(f"{name}_p", *prior, shape=stored_shape(stored), dims=dims)
             plain(name, trials, p, observed=stored.data if isinstance(stored, Constant) else stored, dims=dims)
-    return found
+    return expanded
 
 
-def private_trials(trials: Node, said: ModelOptions) -> list[Node]:
+def private_trials(trials: Node, options: ModelOptions) -> list[Node]:
     """The stored arrays that say how many trials there are, where that is private."""
-    return [] if said.records_are_public else _stored_numbers(trials)
+    return [] if options.records_are_public else _stored_numbers(trials)
 
 
 def _stored_numbers(trials: Node) -> list[Node]:
@@ -73,19 +75,19 @@ def _stored_numbers(trials: Node) -> list[Node]:
     return [node for node in stored if isinstance(node, SharedVariable) or node.type.ndim]
 
 
-def _refuse_private_trials(name: str, graph: Node, trials: Node, said: ModelOptions) -> None:
+def _refuse_private_trials(name: str, graph: Node, trials: Node, options: ModelOptions) -> None:
     """Refuse probabilities that read private numbers of trials: the private model would hold them."""
-    private = private_trials(trials, said)
+    private = private_trials(trials, options)
     for node in filter(is_stored, ancestors([graph])):
-        if any(same_data(node, one) for one in private):
-            raise refused(
+        if any(same_data(node, array) for array in private):
+            raise model_refusal(
                 name,
                 "has probabilities that read its numbers of trials, which add-remove keeps private",
                 f"Pass adjacency='replace-one' and public=[{name!r}] if anybody may know them, or leave them out.",
             )
 
 
-def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: ModelOptions) -> Outcomes:
+def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, options: ModelOptions) -> Outcomes:
     """Read one observed variable.
 
     Raises
@@ -94,29 +96,29 @@ def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: ModelOptions)
         It names the variable, the reason and a way out.
     """
     name = str(rv.name)
-    called = operation(rv)
-    if "Minibatch" in called or model.rvs_to_transforms.get(rv) is not None:
-        raise refused(name, "is rescaled or transformed", "Observe all records as they are, without total_size.")
+    op_name = operation(rv)
+    if "Minibatch" in op_name or model.rvs_to_transforms.get(rv) is not None:
+        raise model_refusal(name, "is rescaled or transformed", "Observe all records as they are, without total_size.")
     if np.dtype(rv.type.dtype).kind not in "iub":
-        raise refused(
+        raise model_refusal(
             name,
-            f"is a variable of real numbers ({called})",
+            f"is a variable of real numbers ({op_name})",
             "Cut it into intervals and observe their codes with pm.Categorical; for a pm.CustomDist or pm.Mixture of "
             "integers pass dtype='int64', and give pm.Censored both bounds, such as lower=0.",
         )
     stored = stored_observations(rv, model)
     shape = stored_shape(stored)
-    if name in said.count_variables:
-        return _counts(rv, shape, model, inputs, said)
-    if called in ("Binomial", "Multinomial") and said.trials_are_people and has_several_trials(rv, said):
-        return _trials(rv, shape, model, inputs, said)
-    said.people_axes(rv, model)
-    return read_records(rv, shape, model, inputs, said)
+    if name in options.count_variables:
+        return _counts(rv, shape, model, inputs, options)
+    if op_name in ("Binomial", "Multinomial") and options.trials_are_people and has_several_trials(rv, options):
+        return _trials(rv, shape, model, inputs, options)
+    options.people_axes(rv, model)
+    return read_records(rv, shape, model, inputs, options)
 
 
-def has_several_trials(rv: Node, said: ModelOptions) -> bool:
+def has_several_trials(rv: Node, options: ModelOptions) -> bool:
     """Whether an observation of a variable may be that of several people. A private number of trials may be any."""
-    if operation(rv) not in TRIALS or rv.name in said.count_variables:
+    if operation(rv) not in TRIALS or rv.name in options.count_variables:
         return False
     trials = parameters(rv)[1][0]
     # Numbers of trials that may be data are not looked at.
@@ -125,19 +127,19 @@ def has_several_trials(rv: Node, said: ModelOptions) -> bool:
     return not bool(np.all(evaluate(trials) == 1))
 
 
-def ask_whose_trials(model: pm.Model, said: ModelOptions) -> None:
+def ask_whose_trials(model: pm.Model, options: ModelOptions) -> None:
     """Ask whose trials an observed variable holds, where nobody has said it."""
-    if said.says_whose_trials:
+    if options.specifies_trials:
         return
     for rv in model.observed_RVs:
-        if not has_several_trials(rv, said):
+        if not has_several_trials(rv, options):
             continue
         name, axes = str(rv.name), axes_of(rv, model).axes
         people = ""
         if axes:
             people = f"; or unit={as_code(axes[0])} if each entry of {axis_text(axes[0])} is a person"
             people += f", and list all answers of one in support={{{name!r}: [...]}}" if core_of(rv) else ""
-        raise asked(
+        raise model_question(
             name,
             "counts several trials in each observation, and the model leaves open whose they are",
             f"Pass contribution=1 if each trial is another person{people}.",
@@ -149,28 +151,30 @@ def ask_whose_trials(model: pm.Model, said: ModelOptions) -> None:
 # Each trial is one person.
 
 
-def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, said: ModelOptions) -> Outcomes:
+def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, options: ModelOptions) -> Outcomes:
     name, core = str(rv.name), core_of(rv)
     batch = shape[: len(shape) - core]
     trials, p = parameters(inputs.replaced(rv))[1]
     for node in ancestors([trials, p]):
-        if is_random(node) or any(node is stored_observations(one, model) for one in model.observed_RVs):
-            raise refused(
+        if is_random(node) or any(node is stored_observations(other, model) for other in model.observed_RVs):
+            raise model_refusal(
                 name, "depends on what is observed elsewhere", "Observe both together, as one Multinomial variable."
             )
     refuse_observed_elsewhere(name, p, model)
-    _refuse_private_trials(name, p, trials, said)
+    _refuse_private_trials(name, p, trials, options)
     n_trials = np.broadcast_to(np.asarray(evaluate(trials)), batch)
     n_rows = math.prod(batch)
-    if said.records_are_public and n_rows > 1:
+    if options.records_are_public and n_rows > 1:
         if any(
-            same_data(one, stored_observations(other, model))
-            for one in n_row_arrays(ancestors([trials]), n_rows, rv)
+            same_data(array, stored_observations(other, model))
+            for array in n_row_arrays(ancestors([trials]), n_rows, rv)
             for other in model.observed_RVs
         ):
-            raise refused(name, "has a number of trials that is observed elsewhere", "Take adjacency='add-remove'.")
-        if not said.is_public(name):
-            raise asked(
+            raise model_refusal(
+                name, "has a number of trials that is observed elsewhere", "Take adjacency='add-remove'."
+            )
+        if not options.is_public(name):
+            raise model_question(
                 name,
                 "has a number of trials for each of several rows",
                 f"Pass public=[{name!r}] if anybody may know these numbers, or adjacency='add-remove' to keep them "
@@ -184,7 +188,7 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
         whole = pt.broadcast_to(p, batch).reshape((n_rows,))
         logs = pt.stack([pt.log(whole), pt.log1p(-whole)], axis=-1)
         labels = (1, 0)
-    said.check_cells(name, n_rows * len(labels))
+    options.check_cells(name, n_rows * len(labels))
 
     def read(records: pm.Model) -> NDArray[np.int64]:
         whole = _numbers(name, records)
@@ -193,30 +197,30 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, s
             raise DataError(f"The observations of {name!r} are not counts of its trials. Check the data.")
         return counts
 
-    totals = tuple(n_trials.ravel().astype(int).tolist()) if said.records_are_public else None
+    totals = tuple(n_trials.ravel().astype(int).tolist()) if options.records_are_public else None
     return Outcomes(name, "trials", labels, tuple(range(n_rows)), logs, None, totals, None, read)
 
 
 # Each observation is a number of people.
 
 
-def _counts(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, said: ModelOptions) -> Outcomes:
+def _counts(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, options: ModelOptions) -> Outcomes:
     name = str(rv.name)
     if core_of(rv):
-        raise refused(name, "has vectors as observations", "Pass contribution=1 if each trial is another person.")
-    if said.records_are_public:
+        raise model_refusal(name, "has vectors as observations", "Pass contribution=1 if each trial is another person.")
+    if options.records_are_public:
         raise ArgumentError(
             f"count_variables=[{name!r}] has a private number of people. Pass adjacency='add-remove', or leave it out."
         )
     size = math.prod(shape)
-    said.check_cells(name, size)
+    options.check_cells(name, size)
     value = pt.tensor(dtype=rv.type.dtype, shape=shape, name=f"{name}_value")
     log_p = log_probability(rv, value, model, inputs)
     refuse_observed_elsewhere(name, log_p, model)
 
     def read(records: pm.Model) -> NDArray[np.int64]:
         values = _numbers(name, records)
-        if not any(np.isfinite(one).all() for one in inputs.at_points(log_p, (value, values.astype(rv.type.dtype)))):
+        if not any(np.isfinite(logs).all() for logs in inputs.at_points(log_p, (value, values.astype(rv.type.dtype)))):
             raise DataError(f"The observations of {name!r} have a probability of 0 in the model. Check the data.")
         return values.reshape(size)
 

@@ -32,7 +32,7 @@ from pymc_dirdp.models.finite_gradients import with_finite_gradient
 from pymc_dirdp.models.graph import (
     FAILURES,
     Node,
-    compiled_plainly,
+    compile_plain,
     evaluate,
     initial_point,
     is_random,
@@ -44,7 +44,7 @@ from pymc_dirdp.models.graph import (
     stored_shape,
 )
 from pymc_dirdp.models.likelihoods import stored_observations
-from pymc_dirdp.models.model_options import TRIALS, ModelOptions, asked, axes_of, core_of, refused
+from pymc_dirdp.models.model_options import TRIALS, ModelOptions, axes_of, core_of, model_question, model_refusal
 from pymc_dirdp.models.privacy_unit import as_code, axis_text
 from pymc_dirdp.models.questions import Answer
 from pymc_dirdp.models.table import is_one_line
@@ -95,15 +95,17 @@ class Inputs:
     effect: Effect | None = None
 
     @classmethod
-    def of(cls, model: pm.Model, free: Sequence[Node], effect: Effect | None = None) -> "Inputs":
+    def from_model(cls, model: pm.Model, free: Sequence[Node], effect: Effect | None = None) -> "Inputs":
         """Those of a model: near its initial point, because draws from a prior may be no proper values."""
         start, rng = initial_point(model, seed=1), generator(1)
         values = [model.rvs_to_values[rv] for rv in free]
-        at = compiled_plainly(values, model.replace_rvs_by_values(list(free)))
+        constrained = compile_plain(values, model.replace_rvs_by_values(list(free)))
         points = []
         for _ in range(3):
             nearby = [start[value.name] + rng.normal(scale=0.5, size=np.shape(start[value.name])) for value in values]
-            points.append(at(*[np.asarray(one, dtype=v.type.dtype) for one, v in zip(nearby, values, strict=True)]))
+            points.append(
+                constrained(*[np.asarray(point, dtype=v.type.dtype) for point, v in zip(nearby, values, strict=True)])
+            )
         return cls({rv: rv.type(name=rv.name) for rv in free}, points, effect)
 
     def replaced(self, variable: Node) -> Node:
@@ -115,15 +117,15 @@ class Inputs:
     def function(self, graph: Node, *others: Node) -> Callable[..., list[NDArray[np.float64]]]:
         """The values of a graph at all points, as a function of other inputs or of stored arrays in their place."""
         places = {node: node.type() for node in others}
-        compiled = compiled_plainly(
+        compiled = compile_plain(
             [*self.by_variable.values(), *places.values()], graph_replace([graph], places, strict=False)[0]
         )
 
-        def at(*values: Any) -> list[NDArray[np.float64]]:
+        def values_at_points(*values: Any) -> list[NDArray[np.float64]]:
             with np.errstate(all="ignore"):
                 return [np.asarray(compiled(*point, *values)) for point in self.points]
 
-        return at
+        return values_at_points
 
     def at_points(self, graph: Node, *others: tuple[Node, Any]) -> list[NDArray[np.float64]]:
         """The values of a graph at all points, given those of other inputs."""
@@ -176,11 +178,11 @@ class Outcomes:
 
     def counts(self, records: pm.Model) -> NDArray[np.int64]:
         """The counts of the records of a model."""
-        found = self.read(records)
+        cells = self.read(records)
         if self.kind != "records":
-            return np.asarray(found)
+            return np.asarray(cells)
         counts = np.zeros((len(self.rows), len(self.labels)), dtype=np.int64)
-        np.add.at(counts, found, 1)
+        np.add.at(counts, cells, 1)
         return counts
 
 
@@ -198,27 +200,27 @@ def inputs_by_model(rv: Node) -> set[Node]:
     PyMC writes sizes and single numbers as arrays of one entry, which it takes out by their place, or which stand
     beside these. The covariate of a single record is here.
     """
-    found = set[Node]()
+    inputs = set[Node]()
     for step in {node.owner for node in ancestors([rv]) if node.owner is not None}:
         op: Any = step.op
         is_taken_out = isinstance(op, Subtensor) and not step.outputs[0].type.ndim
         if isinstance(op, RandomVariable):
-            found.update(op.dist_params(step))
+            inputs.update(op.dist_params(step))
         elif not is_taken_out and not any(map(is_random, step.outputs)):
-            found.update(step.inputs)
-    return found
+            inputs.update(step.inputs)
+    return inputs
 
 
-def record_arrays(rv: Node, free: Sequence[Node], shape: tuple[int, ...], said: ModelOptions) -> list[Node]:
+def record_arrays(rv: Node, free: Sequence[Node], shape: tuple[int, ...], options: ModelOptions) -> list[Node]:
     """The stored arrays behind an observed variable that have an entry for each record.
 
     Where the number of records is private, these are the covariates that were said to be private: all others are
     refused by :func:`_aligned`, which does not ask for the number.
     """
     graph = list(ancestors([rv], blockers=list(free)))
-    if said.records_are_public:
+    if options.records_are_public:
         return n_row_arrays(graph, shape[0], rv)
-    return [node for node in graph if is_stored(node) and node.type.ndim and node.name in said.levels]
+    return [node for node in graph if is_stored(node) and node.type.ndim and node.name in options.levels]
 
 
 def log_probability(rv: Node, value: Any, model: pm.Model, inputs: Inputs, people: int | None = None) -> Node:
@@ -229,17 +231,17 @@ def log_probability(rv: Node, value: Any, model: pm.Model, inputs: Inputs, peopl
     and no number has to be told from the number of records. So is the length of other data, where it is that of the
     axis of the people.
     """
-    own = inputs.replaced(rv)
-    random: Any = own.owner.op
+    variable = inputs.replaced(rv)
+    random: Any = variable.owner.op
     if isinstance(random, RandomVariable):
-        state, size, *arguments = own.owner.inputs
+        state, size, *arguments = variable.owner.inputs
         if isinstance(size, Constant) and size.data is not None:
             # It is as long as its value then, which PyMC's log-probabilities follow.
-            own = random.make_node(state, None, *arguments).outputs[1]
-    found: Node = pm.logp(own, value, warn_rvs=False)
+            variable = random.make_node(state, None, *arguments).outputs[1]
+    log_p: Node = pm.logp(variable, value, warn_rvs=False)
     observations = stored_observations(rv, model)
     lengths: dict[Node, Any] = {}
-    for step in toposort([found]):
+    for step in toposort([log_p]):
         op: Any = step.op
         if not isinstance(op, Shape | Shape_i):
             continue
@@ -253,27 +255,29 @@ def log_probability(rv: Node, value: Any, model: pm.Model, inputs: Inputs, peopl
                 value.shape[people] if length == n else pt.constant(length) for length in stored_shape(stored)
             ]
             lengths[step.outputs[0]] = pt.stack(shape) if isinstance(op, Shape) else shape[op.i]
-    found = graph_replace([found], lengths, strict=False)[0]
-    for node in ancestors([found]):
+    log_p = graph_replace([log_p], lengths, strict=False)[0]
+    for node in ancestors([log_p]):
         if is_random(node):
             other = f" ({node.name!r})" if node.name else ""
-            raise refused(
+            raise model_refusal(
                 str(rv.name),
                 f"depends on a random variable that is no free variable of the model{other}",
                 "Observe both together, as one variable whose values are all their combinations.",
             )
-    return found
+    return log_p
 
 
 def refuse_observed_elsewhere(name: str, graph: Node, model: pm.Model) -> None:
     """Refuse a variable of which a stored array is what a variable observes."""
     observed = [stored_observations(rv, model) for rv in model.observed_RVs]
     for node in ancestors([graph]):
-        if is_stored(node) and node.type.ndim and any(same_data(node, one) for one in observed):
-            raise refused(name, "reads what a variable observes", "Observe both together, as one Multinomial variable.")
+        if is_stored(node) and node.type.ndim and any(same_data(node, array) for array in observed):
+            raise model_refusal(
+                name, "reads what a variable observes", "Observe both together, as one Multinomial variable."
+            )
 
 
-def people_axis(rv: Node, model: pm.Model, said: ModelOptions) -> int:
+def people_axis(rv: Node, model: pm.Model, options: ModelOptions) -> int:
     """The axis of an observed variable whose entries are the people; 0 where it has no axis at all.
 
     Raises
@@ -283,13 +287,13 @@ def people_axis(rv: Node, model: pm.Model, said: ModelOptions) -> int:
     ArgumentError
         If the variable lacks it.
     """
-    people, known = said.people_axes(rv, model), axes_of(rv, model)
+    people, known = options.people_axes(rv, model), axes_of(rv, model)
     if people is not None and len(people) == 1:
         return people[0]
     if people is not None or len(known.axes) > 1:
         ways = [f"unit={as_code(axis)} if each entry of {axis_text(axis)} is a person" for axis in known.axes]
         call = f"dirdp.private_model(guarantee, model, unit={as_code(known.axes[0])})"
-        raise refused(
+        raise model_refusal(
             known.name,
             "has several axes of observations, and a person may have several answers",
             f"Pass {', or '.join(ways)}, as in {call}. Where people are the entries of several axes together, make "
@@ -301,9 +305,9 @@ def people_axis(rv: Node, model: pm.Model, said: ModelOptions) -> int:
 # An observed variable of which one observation is one person: outcomes by rows of covariates.
 
 
-def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, said: ModelOptions) -> Outcomes:
+def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, options: ModelOptions) -> Outcomes:
     """The outcomes of an observed variable, of which each observation is a person."""
-    name, core, axis = str(rv.name), core_of(rv), people_axis(rv, model, said)
+    name, core, axis = str(rv.name), core_of(rv), people_axis(rv, model, options)
     batch = shape[: len(shape) - core]
     n = batch[axis] if batch else None
     questions = (*batch[:axis], *batch[axis + 1 :])
@@ -314,64 +318,64 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
         rv, pt.moveaxis(value, 0, axis) if questions else value, model, inputs, axis if batch else None
     )
     log_p = pt.moveaxis(log_p, axis, 0) if questions else log_p
-    arrays, written = _aligned(log_p, value, n, model, rv, inputs, said) if n is not None else ([], None)
-    public, private = _covariates(name, arrays, model, said)
-    first, pattern = _patterns(name, public, n or 1, said)
-    levels = [said.levels[str(array.name)] for array in private]
+    arrays, written = _aligned(log_p, value, n, model, rv, inputs, options) if n is not None else ([], None)
+    public, private = _covariates(name, arrays, model, options)
+    first, pattern = _patterns(name, public, n or 1, options)
+    levels = [options.levels[str(array.name)] for array in private]
     total_rows = len(first) * math.prod(levels)
-    said.check_cells(name, total_rows)
+    options.check_cells(name, total_rows)
     grid = list(itertools.product(*map(range, levels)))
-    tables = {array: np.repeat(_entries(array, said)[first], len(grid), axis=0) for array in public}
+    tables = {array: np.repeat(_entries(array, options)[first], len(grid), axis=0) for array in public}
     for array, codes in zip(private, zip(*grid, strict=True), strict=True):
         tables[array] = np.array(codes * len(first), dtype=array.type.dtype)
     # Three effects tell what the values are, and whether people are mixed.
     few = _with_effects(tables, total_rows, inputs.effect, np.array([-1.3, 0.4, 2.1]))
     short, entry = _with_rows(log_p, value, few, written, model, rv, axis) if batch else (log_p, value)
     try:
-        support = _support(rv, short, entry, core, inputs, said)
+        support = _support(rv, short, entry, core, inputs, options)
     except DirdpError:
         raise
     except ValueError:
         # An array that nobody called a covariate has an entry for each record, and no other number of rows fits it.
         raise _per_record(name) from None
-    said.check_cells(name, total_rows * len(support))
+    options.check_cells(name, total_rows * len(support))
     by_value = _by_value(short, entry, support)
     rows = pt.moveaxis(by_value, 0, -1) if batch else by_value[None]
 
     def made_up(places: NDArray[np.int64]) -> tuple[Node, Node]:
         """The user's own log-probability of made-up records in these rows, and what stands for the observations."""
         constants: dict[Node, Node] = {array: pt.constant(entries[places]) for array, entries in few.items()}
-        if said.records_are_public:
+        if options.records_are_public:
             return (graph_replace([log_p], constants, strict=False)[0] if constants else log_p), value
         return _with_length(log_p, value, constants, (written, len(places)), model, rv, axis)
 
     _check_outcomes(name, rows, inputs)
     if n is not None:
         # Where the number of records is private, neither the answer nor an error may depend on it.
-        _check_records(name, rows, support, n if said.records_are_public else None, made_up, inputs)
-    labels = tuple(",".join(map(str, one.tolist())) if core else int(one) for one in support)
+        _check_records(name, rows, support, n if options.records_are_public else None, made_up, inputs)
+    labels = tuple(",".join(map(str, outcome.tolist())) if core else int(outcome) for outcome in support)
     answers = None
     if questions:
         flat = (-1, math.prod(questions), len(support))
-        answers = Answers.of(name, [logs.reshape(flat) for logs in inputs.at_points(rows)])
+        answers = Answers.from_logs(name, [logs.reshape(flat) for logs in inputs.at_points(rows)])
         fewer = "Put answers together or ask fewer questions, put values of covariates together"
-        said.check_cells(name, total_rows * answers.cells, smaller=fewer)
+        options.check_cells(name, total_rows * answers.cells, smaller=fewer)
         labels = answers.labels(support)
     if (effect := inputs.effect) is not None:
-        every = _with_effects(tables, total_rows, effect, effect.nodes)
-        short, entry = _with_rows(log_p, value, every, written, model, rv, axis)
+        at_nodes = _with_effects(tables, total_rows, effect, effect.nodes)
+        short, entry = _with_rows(log_p, value, at_nodes, written, model, rv, axis)
         rows = pt.moveaxis(_by_value(with_finite_gradient(short), entry, support), 0, -1)
     if answers is not None:
         rows = answers.log_p(rows.reshape(flat))
     if effect is not None:
         rows = rows.reshape((total_rows, len(effect.nodes), len(labels)))
 
-    def each(records: pm.Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        own = np.asarray(evaluate(stored_observations(records[name], records)))
-        own = np.moveaxis(own, axis, 0) if questions else own
-        codes = _codes(name, own.reshape(-1, *shape[len(batch) :]), support)
+    def read(records: pm.Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        observed = np.asarray(evaluate(stored_observations(records[name], records)))
+        observed = np.moveaxis(observed, axis, 0) if questions else observed
+        codes = _codes(name, observed.reshape(-1, *shape[len(batch) :]), support)
         if answers is not None:
-            codes = answers.codes(codes.reshape(len(own), math.prod(questions)))
+            codes = answers.codes(codes.reshape(len(observed), math.prod(questions)))
         row = pattern
         for array, length in zip(private, levels, strict=True):
             levels_of_records = evaluate(array).astype(np.int64)
@@ -383,9 +387,11 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
             row = row * length + levels_of_records
         return row, codes
 
-    totals = tuple(np.bincount(pattern).tolist()) if said.records_are_public and not private else None
-    called = {array: _labels_of_codes(array, rv, model, inputs) for array in tables}
-    return Outcomes(name, "records", labels, _row_labels(tables, total_rows, called), rows, None, totals, n or 1, each)
+    totals = tuple(np.bincount(pattern).tolist()) if options.records_are_public and not private else None
+    code_labels = {array: _labels_of_codes(array, rv, model, inputs) for array in tables}
+    return Outcomes(
+        name, "records", labels, _row_labels(tables, total_rows, code_labels), rows, None, totals, n or 1, read
+    )
 
 
 def _with_effects(
@@ -399,7 +405,7 @@ def _with_effects(
 
 
 def _aligned(
-    log_p: Node, value: Node, n: int, model: pm.Model, rv: Node, inputs: Inputs, said: ModelOptions
+    log_p: Node, value: Node, n: int, model: pm.Model, rv: Node, inputs: Inputs, options: ModelOptions
 ) -> tuple[list[Node], int | None]:
     """The stored arrays in a graph that have an entry for each record, and the length that stands for their number.
 
@@ -409,28 +415,28 @@ def _aligned(
     that of records only if the graph has a length of its own otherwise; None if no such length is.
     """
     arrays = n_row_arrays(ancestors([log_p]), n, rv)
-    if said.records_are_public:
+    if options.records_are_public:
         return arrays, n
     stored = [node for node in ancestors([log_p]) if is_stored(node) and node.type.ndim]
-    private = [node for node in stored if node.name in said.levels]
-    others = [array for array in arrays if all(array is not one for one in private)]
+    private = [node for node in stored if node.name in options.levels]
+    others = [array for array in arrays if all(array is not covariate for covariate in private)]
     # All else has the length that it has.
     lengths = {
-        variable: np.shape(at) for variable, at in zip(inputs.by_variable.values(), inputs.points[0], strict=True)
+        variable: np.shape(point) for variable, point in zip(inputs.by_variable.values(), inputs.points[0], strict=True)
     }
     lengths |= {array: stored_shape(array) for array in others}
 
-    axis = people_axis(rv, model, said)
+    axis = people_axis(rv, model, options)
     effects = {} if inputs.effect is None else {inputs.effect.input: (None,)}
 
     def fits(unknown: Sequence[Node], written: int | None) -> bool:
         shapes = lengths | {array: (None, *stored_shape(array)[1:]) for array in unknown} | effects
         places = {node: pt.tensor(dtype=node.type.dtype, shape=shape) for node, shape in shapes.items()}
         try:
-            found, _ = _with_length(log_p, value, places, (written, None), model, rv, axis)
+            shortened, _ = _with_length(log_p, value, places, (written, None), model, rv, axis)
         except UnsupportedModelError:
             return False
-        return bool(found.type.shape[0] is None)
+        return bool(shortened.type.shape[0] is None)
 
     written = next((length for length in (None, n) if fits(private, length)), n)
     if fits(private, written):
@@ -440,8 +446,8 @@ def _aligned(
         read = {array for step in steps for array in (step.inputs[:1] if isinstance(step.op, Reshape) else step.inputs)}
         read -= {array for array in read if array.type.shape == (1,)} - inputs_by_model(rv)
         nameless = (isinstance(node, Constant) and node in read for node in stored)
-        if said.public is not True and any(nameless):
-            raise asked(
+        if options.public is not True and any(nameless):
+            raise model_question(
                 str(rv.name),
                 "reads an array of numbers without a name, which add-remove keeps private if it was made of records",
                 "If anybody may know it, pass public=True, or write it as a pm.Data and name that in public=[...].",
@@ -456,12 +462,12 @@ def _aligned(
 
 def _by_value(log_p: Node, entry: Node, values: NDArray[np.int64]) -> Any:
     """The log-probability at each of some values of one observation, which is the same for every entry."""
-    apart = values.reshape(len(values), *[1] * (entry.type.ndim - values.ndim + 1), *values.shape[1:])
-    every = np.broadcast_to(apart, (len(values), *entry.type.shape)).astype(entry.type.dtype)
-    return vectorize_graph(log_p, {entry: pt.constant(every)})
+    column = values.reshape(len(values), *[1] * (entry.type.ndim - values.ndim + 1), *values.shape[1:])
+    repeated = np.broadcast_to(column, (len(values), *entry.type.shape)).astype(entry.type.dtype)
+    return vectorize_graph(log_p, {entry: pt.constant(repeated)})
 
 
-def jointly_observed(outcomes: Sequence[Outcomes], said: ModelOptions) -> Outcomes:
+def jointly_observed(outcomes: Sequence[Outcomes], options: ModelOptions) -> Outcomes:
     """The answers of the same people to several questions, as one variable whose values are all combinations.
 
     Given the free variables the answers of a person are independent, as the model has them, so the log-probability of a
@@ -472,50 +478,52 @@ def jointly_observed(outcomes: Sequence[Outcomes], said: ModelOptions) -> Outcom
     UnsupportedModelError
         If they are not observations of the same people, or there are too many combinations.
     """
-    name = "_".join(one.name for one in outcomes)
-    largest = max(outcomes, key=lambda one: len(one.rows))
-    rows, cells = len(largest.rows), math.prod(len(one.labels) for one in outcomes)
+    name = "_".join(outcome.name for outcome in outcomes)
+    largest = max(outcomes, key=lambda outcome: len(outcome.rows))
+    rows, cells = len(largest.rows), math.prod(len(outcome.labels) for outcome in outcomes)
     if (
         len(outcomes) < 2
-        or any(one.kind != "records" for one in outcomes)
-        or (said.records_are_public and len({one.n_records for one in outcomes}) > 1)
-        or any(one.rows != largest.rows for one in outcomes if len(one.rows) > 1)
+        or any(outcome.kind != "records" for outcome in outcomes)
+        or (options.records_are_public and len({outcome.n_records for outcome in outcomes}) > 1)
+        or any(outcome.rows != largest.rows for outcome in outcomes if len(outcome.rows) > 1)
     ):
-        raise refused(
+        raise model_refusal(
             name,
             "is no set of answers of the same people",
             "Put together observed variables of which each has an entry for each person, with the same covariates.",
         )
-    said.check_cells(name, rows * cells)
-    places = list(itertools.product(*(range(len(one.labels)) for one in outcomes)))
-    every: list[Any] = [one.log_p for one in outcomes]
-    chosen = [pt.broadcast_to(logs, (rows, *tuple(logs.shape)[1:])) for logs in every]
+    options.check_cells(name, rows * cells)
+    places = list(itertools.product(*(range(len(outcome.labels)) for outcome in outcomes)))
+    log_probs: list[Any] = [outcome.log_p for outcome in outcomes]
+    chosen = [pt.broadcast_to(logs, (rows, *tuple(logs.shape)[1:])) for logs in log_probs]
     log_p: Any = sum(logs[..., list(entries)] for logs, entries in zip(chosen, zip(*places, strict=True), strict=True))
-    labels = tuple(",".join(str(one.labels[k]) for one, k in zip(outcomes, entries, strict=True)) for entries in places)
+    labels = tuple(
+        ",".join(str(outcome.labels[k]) for outcome, k in zip(outcomes, entries, strict=True)) for entries in places
+    )
 
-    def together(records: pm.Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        found = [one.read(records) for one in outcomes]
-        if len({len(own) for _, own in found}) > 1:
+    def read(records: pm.Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        by_question = [outcome.read(records) for outcome in outcomes]
+        if len({len(numbers) for _, numbers in by_question}) > 1:
             raise DataError(f"The variables of {name!r} are not answers of the same people: their numbers differ.")
-        codes = np.zeros_like(found[0][1])
-        for one, (_, own) in zip(outcomes, found, strict=True):
-            codes = codes * len(one.labels) + own
-        rows_of_records: NDArray[np.int64] = np.stack([row for row, _ in found]).max(axis=0)
+        codes = np.zeros_like(by_question[0][1])
+        for outcome, (_, numbers) in zip(outcomes, by_question, strict=True):
+            codes = codes * len(outcome.labels) + numbers
+        rows_of_records: NDArray[np.int64] = np.stack([row for row, _ in by_question]).max(axis=0)
         return rows_of_records, codes
 
     totals, n_records = largest.totals, largest.n_records
-    return Outcomes(name, "records", labels, largest.rows, log_p, None, totals, n_records, together)
+    return Outcomes(name, "records", labels, largest.rows, log_p, None, totals, n_records, read)
 
 
 def _covariates(
-    name: str, arrays: Sequence[Node], model: pm.Model, said: ModelOptions
+    name: str, arrays: Sequence[Node], model: pm.Model, options: ModelOptions
 ) -> tuple[list[Node], list[Node]]:
     """Which of the arrays with an entry for each record are public, and which private, as stated for each."""
     observed = [stored_observations(rv, model) for rv in model.observed_RVs]
-    private = [array for array in arrays if array.name in said.levels]
+    private = [array for array in arrays if array.name in options.levels]
     for array in arrays:
-        if any(array is one or (array not in private and same_data(array, one)) for one in observed):
-            raise refused(
+        if any(array is other or (array not in private and same_data(array, other)) for other in observed):
+            raise model_refusal(
                 name,
                 "is explained by what another variable observes",
                 "Observe both together, as one variable whose values are all their combinations.",
@@ -524,29 +532,31 @@ def _covariates(
             if array.type.ndim != 1 or np.dtype(array.type.dtype).kind not in "iu":
                 raise ArgumentError(f"levels= is for codes, and {array.name!r} is no vector of integers.")
             continue
-        if any(same_data(array, one) for one in private):
-            raise refused(
+        if any(same_data(array, other) for other in private):
+            raise model_refusal(
                 name, "reads one covariate as public and private", "Use the same pm.Data in all places of the model."
             )
-        if not said.is_public(array.name):
+        if not options.is_public(array.name):
             # Those without a name are asked for together with all others.
-            open_names = [other.name for other in arrays if other not in private and not said.is_public(other.name)]
+            open_names = [other.name for other in arrays if other not in private and not options.is_public(other.name)]
             public = True if None in open_names else tuple(dict.fromkeys(map(str, open_names)))
-            options = {"public": public} | ({} if said.records_are_public else {"adjacency": "replace-one"})
-            called = f"the covariate {array.name!r}" if array.name else "a covariate without a name"
+            answer_options = {"public": public} | ({} if options.records_are_public else {"adjacency": "replace-one"})
+            covariate = f"the covariate {array.name!r}" if array.name else "a covariate without a name"
             named = f"public=[{str(array.name)!r}]" if array.name else "public=True"
             levels = f"levels={{{str(array.name)!r}: k}}" if array.name else "a pm.Data with a name and levels="
             ways = [
                 f"{named} if anybody may know it, record by record",
                 f"{levels} if it is private and has the k codes 0, 1, ..., k-1",
             ]
-            if not said.records_are_public:
+            if not options.records_are_public:
                 ways = [ways[1], f"adjacency='replace-one' and {ways[0]}"]
             way_out = f"Pass {'; or '.join(ways)}."
             if others := [repr(other) for other in dict.fromkeys(open_names) if other not in (array.name, None)]:
                 way_out += f" Declare {', '.join(others)} in the same way."
-            raise asked(name, f"reads {called}, which has an entry for each record", way_out, Answer(options))
-        if not said.records_are_public:
+            raise model_question(
+                name, f"reads {covariate}, which has an entry for each record", way_out, Answer(answer_options)
+            )
+        if not options.records_are_public:
             raise ArgumentError(
                 f"public={array.name!r} tells how many records there are, which add-remove keeps private. Pass "
                 f"levels={{{str(array.name)!r}: k}} instead, or adjacency='replace-one'."
@@ -554,9 +564,9 @@ def _covariates(
     return [array for array in arrays if array not in private], private
 
 
-def _entries(array: Node, said: ModelOptions) -> NDArray[Any]:
+def _entries(array: Node, options: ModelOptions) -> NDArray[Any]:
     """The entries of a public covariate; where nobody has said that it is public, two values in turn that fit most."""
-    if not said.assumed:
+    if not options.assumed:
         return evaluate(array)
     n, *others = stored_shape(array)
     kind = np.dtype(array.type.dtype)
@@ -565,14 +575,14 @@ def _entries(array: Node, said: ModelOptions) -> NDArray[Any]:
 
 
 def _patterns(
-    name: str, public: Sequence[Node], n: int, said: ModelOptions
+    name: str, public: Sequence[Node], n: int, options: ModelOptions
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """A record with each of the different values of the public covariates, in order, and which of these each has."""
     if not public:
         return np.zeros(1, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    flat = np.concatenate([_entries(array, said).reshape(n, -1).astype(np.float64) for array in public], axis=1)
+    flat = np.concatenate([_entries(array, options).reshape(n, -1).astype(np.float64) for array in public], axis=1)
     if not np.all(np.isfinite(flat)):
-        raise refused(name, "has a public covariate with missing values", missing_values())
+        raise model_refusal(name, "has a public covariate with missing values", missing_values())
     _, first, pattern = np.unique(flat, axis=0, return_index=True, return_inverse=True)
     return first.astype(np.int64), pattern.astype(np.int64).reshape(-1)
 
@@ -597,14 +607,14 @@ def _labels_of_codes(array: Node, rv: Node, model: pm.Model, inputs: Inputs) -> 
         if by_name.get(named) is source and all(getattr(entry, "dtype", "int64") != "bool" for entry in entries):
             along = model.named_vars_to_dims[named]
             dims |= {dim for dim, entry in zip(along, entries, strict=False) if entry is array and dim in public}
-    found = {tuple(map(str, model.coords.get(str(dim)) or ())) for dim in dims}
-    labels = found.pop() if len(found) == 1 else ()
+    label_sets = {tuple(map(str, model.coords.get(str(dim)) or ())) for dim in dims}
+    labels = label_sets.pop() if len(label_sets) == 1 else ()
     distinct = {unicodedata.normalize("NFC", label) for label in labels}
     return labels if len(distinct) == len(labels) and all(map(is_one_line, labels)) else ()
 
 
 def _row_labels(
-    tables: Mapping[Node, NDArray[Any]], rows: int, called: Mapping[Node, tuple[str, ...]]
+    tables: Mapping[Node, NDArray[Any]], rows: int, code_labels: Mapping[Node, tuple[str, ...]]
 ) -> tuple[Any, ...]:
     """What the rows are called: by the values of the covariates, or by what these codes are called."""
     if not tables:
@@ -613,13 +623,13 @@ def _row_labels(
     for row in range(rows):
         parts = []
         for k, (array, table) in enumerate(tables.items()):
-            entries = ", ".join(f"{float(one):.17g}" for one in np.ravel(table[row]))
-            if called.get(array) and 0 <= int(table[row]) < len(called[array]):
-                entries = called[array][int(table[row])]
+            entries = ", ".join(f"{float(value):.17g}" for value in np.ravel(table[row]))
+            if code_labels.get(array) and 0 <= int(table[row]) < len(code_labels[array]):
+                entries = code_labels[array][int(table[row])]
             parts.append(f"{array.name or f'x{k}'}={entries if table[row].size == 1 else f'({entries})'}")
         labels.append("; ".join(parts))
     # Labels may hold what stands between them, or look like codes.
-    return _row_labels(tables, rows, {}) if called and len(set(labels)) < rows else tuple(labels)
+    return _row_labels(tables, rows, {}) if code_labels and len(set(labels)) < rows else tuple(labels)
 
 
 def _with_rows(
@@ -634,10 +644,10 @@ def _with_rows(
     """The log-probability with an entry for each row of the table instead of one for each record."""
     rows = max(map(len, tables.values()), default=1)
     constants = {array: pt.constant(entries) for array, entries in tables.items()}
-    found, entry = _with_length(log_p, value, constants, (n, rows), model, rv, axis)
-    if found.type.shape[0] not in (None, rows):
+    shortened, entry = _with_length(log_p, value, constants, (n, rows), model, rv, axis)
+    if shortened.type.shape[0] not in (None, rows):
         raise _per_record(str(rv.name))
-    return found, entry
+    return shortened, entry
 
 
 def _with_length(
@@ -671,10 +681,10 @@ def _with_length(
         rebuild([log_p], memo, with_lengths)
     except FAILURES:
         raise _per_record(str(rv.name)) from None
-    found = memo.get(log_p, log_p)
-    if found.type.ndim != log_p.type.ndim:
+    shortened = memo.get(log_p, log_p)
+    if shortened.type.ndim != log_p.type.ndim:
         raise _per_record(str(rv.name))
-    return found, entry
+    return shortened, entry
 
 
 def _length(old: Node, new: Node, n: int | None, rows: Node) -> Node:
@@ -688,7 +698,7 @@ def _length(old: Node, new: Node, n: int | None, rows: Node) -> Node:
 
 
 def _per_record(name: str) -> UnsupportedModelError:
-    return refused(
+    return model_refusal(
         name,
         "has something for each record that is no array of covariates, such as an effect of single persons, or mixes "
         "records, as a mean of a covariate does",
@@ -697,47 +707,47 @@ def _per_record(name: str) -> UnsupportedModelError:
     )
 
 
-def _support(rv: Node, short: Node, entry: Node, core: int, inputs: Inputs, said: ModelOptions) -> NDArray[np.int64]:
+def _support(rv: Node, short: Node, entry: Node, core: int, inputs: Inputs, options: ModelOptions) -> NDArray[np.int64]:
     """The values of one observation: those that were said, or all that have a probability."""
     name = str(rv.name)
-    if name in said.support:
-        given = np.asarray(said.support[name])
+    if name in options.support:
+        listed_values = np.asarray(options.support[name])
         if (
-            given.ndim != 1 + core
-            or given.dtype.kind not in "iub"
-            or len(given) < 2
-            or not len(np.unique(given, axis=0)) == len(given)
+            listed_values.ndim != 1 + core
+            or listed_values.dtype.kind not in "iub"
+            or len(listed_values) < 2
+            or not len(np.unique(listed_values, axis=0)) == len(listed_values)
         ):
             raise ArgumentError(
                 f"Expected support[{name!r}] to be a list of at least two different values of one observation."
             )
-        return given.astype(np.int64)
+        return listed_values.astype(np.int64)
     if core:
         trials = (
             " Or pass contribution=1 in place of unit= if each trial is another person."
             if operation(rv) in TRIALS
             else ""
         )
-        raise refused(
+        raise model_refusal(
             name, "has vectors as observations", f"Pass support={{{name!r}: [...]}}, a list of all of them.{trials}"
         )
     # The values that are tried, and values far out that tell whether the support ends.
     near, far_out = np.arange(-50, 256), (10**4, 10**6)
     tried = np.concatenate([near, far_out])
-    found = np.zeros(len(tried), dtype=bool)
+    possible = np.zeros(len(tried), dtype=bool)
     for logs in inputs.at_points(_by_value(short, entry, tried)):
-        found |= np.isfinite(logs.reshape(len(tried), -1)).any(axis=1)
-    if found[len(near) - 1 :].any() or found[0]:
-        raise asked(
+        possible |= np.isfinite(logs.reshape(len(tried), -1)).any(axis=1)
+    if possible[len(near) - 1 :].any() or possible[0]:
+        raise model_question(
             name,
             "has no largest value, or more than 256 values",
             f"Pass count_variables=[{name!r}] if each observation is a number of people; cap it by pm.Censored(..., "
             f"upper=k); or list its values as support={{{name!r}: [...]}}.",
             Answer({"count_variables": (name,)}),
         )
-    support = tried[found]
+    support = tried[possible]
     if len(support) < 2:
-        raise refused(name, "has one value only", "Nothing is learnt from it: leave it out.")
+        raise model_refusal(name, "has one value only", "Nothing is learnt from it: leave it out.")
     return support.astype(np.int64)
 
 
@@ -745,7 +755,7 @@ def _check_outcomes(name: str, rows: Node, inputs: Inputs) -> None:
     """Add up the probabilities of the outcomes."""
     for logs in inputs.at_points(rows):
         if not np.all(np.abs(np.exp(logs).sum(axis=-1) - 1) <= 1e-6):
-            raise refused(
+            raise model_refusal(
                 name,
                 "has more values than those that were found or said: their probabilities do not add up to 1",
                 f"List all values of one observation as support={{{name!r}: [...]}}.",
@@ -769,15 +779,15 @@ def _check_records(
     met = [(np.arange(n) + shift) % total for shift in range(0, total, max(n, 1))]
     for places in [*met, *(np.full(n, row) for row in sorted({0, total - 1}))]:
         whole, value = made_up(places)
-        for k, one in enumerate(support):
-            every = np.broadcast_to(one, value.type.shape).astype(value.type.dtype)
+        for k, outcome in enumerate(support):
+            repeated = np.broadcast_to(outcome, value.type.shape).astype(value.type.dtype)
             try:
-                expected = inputs.at_points(whole, (value, every))
+                expected = inputs.at_points(whole, (value, repeated))
             except (ValueError, AssertionError, IndexError):
                 # An array has the number of records as its length, and was taken for no covariate.
                 raise _per_record(name) from None
-            for mine, pymc in zip(short, expected, strict=True):
-                if not np.allclose(mine[places][..., k], pymc, rtol=1e-9, atol=1e-9):
+            for computed, reference in zip(short, expected, strict=True):
+                if not np.allclose(computed[places][..., k], reference, rtol=1e-9, atol=1e-9):
                     raise _per_record(name)
 
 
@@ -790,10 +800,10 @@ def _codes(name: str, values: NDArray[Any], support: NDArray[np.int64]) -> NDArr
     if values.dtype.kind not in "biuf" or not np.all(np.isfinite(values)):
         raise wrong
     # The size is written out, as there may be no record.
-    flat, known = (one.reshape(len(one), math.prod(one.shape[1:])) for one in (values, support))
+    flat, known = (array.reshape(len(array), math.prod(array.shape[1:])) for array in (values, support))
     codes = np.full(len(flat), -1, dtype=np.int64)
-    for k, one in enumerate(known):
-        codes[(flat == one).all(axis=1)] = k
+    for k, array in enumerate(known):
+        codes[(flat == array).all(axis=1)] = k
     if np.any(codes < 0):
         raise wrong
     return codes

@@ -16,7 +16,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_dirdp.models.graph import Node, evaluate, is_random, operation, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
-from pymc_dirdp.models.model_options import ModelOptions, axes_of, core_of, refused
+from pymc_dirdp.models.model_options import ModelOptions, axes_of, core_of, model_refusal
 from pymc_dirdp.models.outcomes import Effect, Outcomes, people_axis, refuse_observed_elsewhere
 from pymc_dirdp.models.privacy_unit import as_code
 
@@ -58,7 +58,7 @@ def normal_rule(nodes: int = 171, *, reach: float = 8.5) -> tuple[NDArray[np.flo
     return values, np.log(step) - values**2 / 2 - np.log(2 * np.pi) / 2
 
 
-def refuse_long_format(model: pm.Model, said: ModelOptions) -> None:
+def refuse_long_format(model: pm.Model, options: ModelOptions) -> None:
     """Refuse records one after the other that choose the effects of their people by codes.
 
     Raises
@@ -67,13 +67,13 @@ def refuse_long_format(model: pm.Model, said: ModelOptions) -> None:
         It has the way to a table of a row for each person.
     """
     axes = [axes_of(rv, model).axes for rv in model.observed_RVs]
-    for dim in said.unit:
-        if any(dim in own for own in axes):
+    for dim in options.unit:
+        if any(dim in variable_axes for variable_axes in axes):
             continue
         for rv in model.free_RVs:
             if dim in model.named_vars_to_dims.get(str(rv.name), ()):
                 name = str(model.observed_RVs[0].name)
-                raise refused(
+                raise model_refusal(
                     name,
                     f"has no axis {dim!r}: its records stand one after the other, and codes say whose they are",
                     "Observe a table of a row for each person and a column for each question: answers = np.empty("
@@ -83,7 +83,7 @@ def refuse_long_format(model: pm.Model, said: ModelOptions) -> None:
                 )
 
 
-def effect_of_person(model: pm.Model, said: ModelOptions) -> Effect | None:
+def effect_of_person(model: pm.Model, options: ModelOptions) -> Effect | None:
     """The free variable with an entry for each person; None if there is none, or nobody said who the people are.
 
     A variable with dims has an entry for each person if it has their dim. One without dims has it if it is as long as
@@ -94,14 +94,14 @@ def effect_of_person(model: pm.Model, said: ModelOptions) -> Effect | None:
     UnsupportedModelError
         If it is no effect that is known how to integrate out. It has the way out.
     """
-    if not said.unit:
+    if not options.unit:
         return None
     dims, lengths = set(), set()
     for rv in model.observed_RVs:
-        if str(rv.name) not in said.count_variables and len(axes_of(rv, model).axes):
-            axis = people_axis(rv, model, said)
+        if str(rv.name) not in options.count_variables and len(axes_of(rv, model).axes):
+            axis = people_axis(rv, model, options)
             dims |= {name for name in (axes_of(rv, model).axes[axis],) if isinstance(name, str)}
-            if said.records_are_public:
+            if options.records_are_public:
                 lengths.add(stored_shape(stored_observations(rv, model))[axis])
     places = {rv: _axis_of_people(rv, model, dims, lengths) for rv in model.free_RVs}
     effects = [rv for rv, place in places.items() if place is not None and np.dtype(rv.type.dtype).kind == "f"]
@@ -119,11 +119,11 @@ def effect_of_person(model: pm.Model, said: ModelOptions) -> Effect | None:
 
 def _axis_of_people(rv: Node, model: pm.Model, dims: Collection[str], lengths: Collection[int]) -> int | None:
     """The axis of a free variable with an entry for each person; None if it has none."""
-    own = model.named_vars_to_dims.get(str(rv.name), ())
-    for axis, dim in enumerate(own):
+    variable_dims = model.named_vars_to_dims.get(str(rv.name), ())
+    for axis, dim in enumerate(variable_dims):
         if dim in dims:
             return axis
-    if any(dim is not None for dim in own):
+    if any(dim is not None for dim in variable_dims):
         return None
     shape = _shape(rv)
     return next((axis for axis, length in enumerate(shape) if length in lengths and length > 1), None)
@@ -136,24 +136,24 @@ def _shape(rv: Node) -> tuple[int, ...]:
 
 def _refuse_unknown(effect: Node, effects: Sequence[Node], model: pm.Model) -> None:
     """Refuse an effect that is not integrated out by one standard normal variable for each person."""
-    name, called = str(effect.name), operation(effect)
+    name, op_name = str(effect.name), operation(effect)
     if len(effects) > 1:
         others = ", ".join(repr(str(rv.name)) for rv in effects[1:])
-        raise refused(name, f"has an entry for each person, and so has {others}", _WAYS)
-    if called not in _FORMULAS or core_of(effect):
-        raise refused(name, f"has an entry for each person, and its prior is no pm.Normal ({called})", _WAYS)
+        raise model_refusal(name, f"has an entry for each person, and so has {others}", _WAYS)
+    if op_name not in _FORMULAS or core_of(effect):
+        raise model_refusal(name, f"has an entry for each person, and its prior is no pm.Normal ({op_name})", _WAYS)
     if sum(length > 1 for length in _shape(effect)) > 1:
-        raise refused(name, "has several entries for each person", _WAYS)
+        raise model_refusal(name, "has several entries for each person", _WAYS)
     for rv in model.free_RVs:
         if rv is not effect and any(node is effect for node in ancestors([rv])):
-            raise refused(str(rv.name), f"depends on {name!r}, which has an entry for each person", _WAYS)
+            raise model_refusal(str(rv.name), f"depends on {name!r}, which has an entry for each person", _WAYS)
     for node in ancestors([effect]):
         if is_random(node) and node in model.observed_RVs:
-            raise refused(name, f"depends on the observed variable {node.name!r}", "Write the prior as numbers.")
+            raise model_refusal(name, f"depends on the observed variable {node.name!r}", "Write the prior as numbers.")
     refuse_observed_elsewhere(name, effect, model)
 
 
-def integrated(
+def integrate_effect(
     outcomes: Sequence[Outcomes], effect: Effect | None, model: pm.Model, groups: Iterable[Collection[str]]
 ) -> list[Outcomes]:
     """The outcomes of all tables, with the effect of each person integrated out.
@@ -168,18 +168,20 @@ def integrated(
     if effect is None:
         return list(outcomes)
     name = str(effect.variable.name)
-    for one in outcomes:
-        if one.kind != "records" and any(node is effect.input for node in ancestors([one.log_p])):
-            raise refused(name, f"has an entry for each person, and {one.name!r} counts people", _WAYS)
+    for outcome in outcomes:
+        if outcome.kind != "records" and any(node is effect.input for node in ancestors([outcome.log_p])):
+            raise model_refusal(name, f"has an entry for each person, and {outcome.name!r} counts people", _WAYS)
     reading = [str(rv.name) for rv in model.observed_RVs if any(node is effect.variable for node in ancestors([rv]))]
     if len(reading) > 1 and not any(set(reading) <= set(group) for group in groups):
-        raise refused(
+        raise model_refusal(
             name,
             f"is read by {', '.join(map(repr, reading))}, whose tables are not independent of one another without it",
             f"Pass jointly=[{as_code(reading)}], so that the table has a cell for each combination of answers.",
         )
     weights = pt.constant(effect.log_weights)[None, :, None]
     return [
-        replace(one, log_p=_graphs.logsumexp(one.log_p + weights, axis=1)) if one.kind == "records" else one
-        for one in outcomes
+        replace(outcome, log_p=_graphs.logsumexp(outcome.log_p + weights, axis=1))
+        if outcome.kind == "records"
+        else outcome
+        for outcome in outcomes
     ]

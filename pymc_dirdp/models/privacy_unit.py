@@ -100,7 +100,7 @@ def axis_text(axis: str | int) -> str:
     return repr(axis) if isinstance(axis, str) else f"axis {axis}"
 
 
-def stated(
+def unit_options(
     *,
     unit: Unit | None,
     contribution: int | None,
@@ -124,17 +124,17 @@ def unit_axes(unit: Unit | None) -> tuple[str | int, ...]:
     """The axes of a unit, or an ArgumentError if it names none."""
     if unit is None:
         return ()
-    given = unit if isinstance(unit, tuple | list) else (unit,)
-    for axis in given:
-        whole = isinstance(axis, numbers.Integral) and not isinstance(axis, bool) and int(axis) >= 0
-        if not isinstance(axis, str) and not whole:
+    axes = unit if isinstance(unit, tuple | list) else (unit,)
+    for axis in axes:
+        is_position = isinstance(axis, numbers.Integral) and not isinstance(axis, bool) and int(axis) >= 0
+        if not isinstance(axis, str) and not is_position:
             raise ArgumentError(
                 f"Expected unit to be the name of a dim, the number of an axis from 0 on, or a tuple of these, got "
                 f"{type_name(axis)}{' below 0' if isinstance(axis, numbers.Integral) else ''}."
             )
-    if not given or len(set(given)) < len(given):
+    if not axes or len(set(axes)) < len(axes):
         raise ArgumentError("Expected unit to name at least one axis, and each of them once.")
-    return tuple(axis if isinstance(axis, str) else int(axis) for axis in given)
+    return tuple(axis if isinstance(axis, str) else int(axis) for axis in axes)
 
 
 # Which axes of an observed variable hold the people.
@@ -166,7 +166,7 @@ class NamedAxes:
     core: tuple[str, ...]
 
 
-def people_axes(observed: HasAxes, stated: UnitOptions) -> tuple[int, ...] | None:
+def people_axes(observed: HasAxes, options: UnitOptions) -> tuple[int, ...] | None:
     """The batch axes of an observed variable that hold the people; None if it lacks one of them.
 
     Raises
@@ -175,10 +175,10 @@ def people_axes(observed: HasAxes, stated: UnitOptions) -> tuple[int, ...] | Non
         If the unit is the dim of the categories.
     """
     people = []
-    for axis in stated.unit:
+    for axis in options.unit:
         if axis in observed.core:
             raise ArgumentError(
-                f"{stated.unit_text} is the dim of the categories of {observed.name!r}, so its entries are no people. "
+                f"{options.unit_text} is the dim of the categories of {observed.name!r}, so its entries are no people. "
                 f"Name another axis of {observed.name!r}: {', '.join(map(repr, observed.axes)) or 'it has none'}."
             )
         if isinstance(axis, str) and axis in observed.axes:
@@ -188,40 +188,44 @@ def people_axes(observed: HasAxes, stated: UnitOptions) -> tuple[int, ...] | Non
         else:
             return None
     if len(set(people)) < len(people):
-        raise ArgumentError(f"{stated.unit_text} names an axis of {observed.name!r} twice. Name each of them once.")
+        raise ArgumentError(f"{options.unit_text} names an axis of {observed.name!r} twice. Name each of them once.")
     return tuple(people)
 
 
-def refuse_unknown_axes(observations: Sequence[HasAxes], stated: UnitOptions) -> None:
+def refuse_unknown_axes(observations: Sequence[HasAxes], options: UnitOptions) -> None:
     """Refuse a unit that no observed variable has: it is a slip."""
     dims = sorted({axis for observed in observations for axis in observed.axes if isinstance(axis, str)})
-    most = max((len(observed.axes) for observed in observations), default=0)
+    n_axes = max((len(observed.axes) for observed in observations), default=0)
     cores = {dim for observed in observations for dim in observed.core}
-    for axis in stated.unit:
+    for axis in options.unit:
         if isinstance(axis, str) and axis not in dims and axis not in cores:
-            near = difflib.get_close_matches(axis, dims, n=1, cutoff=0.4)
+            similar = difflib.get_close_matches(axis, dims, n=1, cutoff=0.4)
             known = f"They have {', '.join(map(repr, dims))}." if dims else "Name axes with dims=, or give a number."
             known += " Pass contribution=1 in its place if each record, or each trial, is another person."
-            hint = f"Did you mean {near[0]!r}?" if near else known
+            hint = f"Did you mean {similar[0]!r}?" if similar else known
             if axis in ("record", "trial"):
                 hint = "If every record is that of another person, pass contribution=1 in place of unit=."
             raise ArgumentError(f"unit={axis!r} is no dim of any observation. {hint}")
         if isinstance(axis, int):
-            if axis >= most:
-                raise ArgumentError(f"unit={axis} is no axis of any observation. They have {most} at most, from 0 on.")
-            # The number of an axis may be one dim in one observed variable and another dim in another.
-            called = {one.axes[axis]: one.name for one in observations if axis < len(one.axes)}
-            # An axis without a dim is called by its number.
-            called.pop(axis, None)
-            if len(called) > 1:
-                (one, first), (other, second) = list(called.items())[:2]
+            if axis >= n_axes:
                 raise ArgumentError(
-                    f"unit={axis} is the dim {one!r} of {first!r} and {other!r} of {second!r}. Name the dim of the "
+                    f"unit={axis} is no axis of any observation. They have {n_axes} at most, from 0 on."
+                )
+            # The number of an axis may be one dim in one observed variable and another dim in another.
+            dims_of_axis = {
+                observed.axes[axis]: observed.name for observed in observations if axis < len(observed.axes)
+            }
+            # An axis without a dim is called by its number.
+            dims_of_axis.pop(axis, None)
+            if len(dims_of_axis) > 1:
+                (dim, first), (other, second) = list(dims_of_axis.items())[:2]
+                raise ArgumentError(
+                    f"unit={axis} is the dim {dim!r} of {first!r} and {other!r} of {second!r}. Name the dim of the "
                     "people."
                 )
-    if stated.unit and all(people_axes(observed, stated) is None for observed in observations):
+    if options.unit and all(people_axes(observed, options) is None for observed in observations):
         raise ArgumentError(
-            f"{stated.unit_text} names axes that no observation has together, so nobody is such an entry. Name axes "
+            f"{options.unit_text} names axes that no observation has together, so nobody is such an entry. Name axes "
             "of one observation, such as "
             + " or ".join(f"unit={as_code(observed.axes)}" for observed in observations if observed.axes)
             + "."
@@ -237,7 +241,7 @@ class PrivacyUnit:
 
     Attributes
     ----------
-    stated : UnitOptions
+    options : UnitOptions
         What the user said.
     shapes : tuple of (str, tuple of int)
         The name and the shape of each table.
@@ -251,7 +255,7 @@ class PrivacyUnit:
         Whether some groups of tables are fed by people who are no entries of the unit.
     """
 
-    stated: UnitOptions
+    options: UnitOptions
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
     contributions: tuple[tuple[str, Contribution], ...]
     groups: tuple[tuple[str, ...], ...]
@@ -269,12 +273,12 @@ class PrivacyUnit:
     @property
     def relation(self) -> Adjacency:
         """What is replaced or removed."""
-        return self.stated.relation
+        return self.options.relation
 
     @property
     def n_records_is_public(self) -> bool:
         """Whether the number of records of each table is public."""
-        return self.stated.n_records_is_public
+        return self.options.n_records_is_public
 
     def public_axes(self, name: str) -> tuple[int, ...]:
         """The row axes of a table along which the number of records of each entry is public.
@@ -289,33 +293,33 @@ class PrivacyUnit:
     @property
     def label(self) -> str:
         """The name of the unit: "record", "person", "hospital, person", "axis 0", "at most 3 records", "patient"."""
-        if self.stated.unit:
-            return f"{_axes_named(self.stated)} | record" if self.others else _axes_named(self.stated)
-        if self.stated.counted is not None:
-            return self.stated.counted
-        return f"at most {self.stated.contribution} records" if self._holds_several else "record"
+        if self.options.unit:
+            return f"{_axis_names(self.options)} | record" if self.others else _axis_names(self.options)
+        if self.options.counted is not None:
+            return self.options.counted
+        return f"at most {self.options.contribution} records" if self._holds_several else "record"
 
     @property
     def protected(self) -> str:
         """Who is protected, as a sentence."""
-        if self.stated.unit:
+        if self.options.unit:
             number = [] if self.n_units is None else [f"{self.n_units} of them, as the publisher states"]
-            where = "; ".join(_where(name, shape, self.contribution(name)) for name, shape in self.shapes)
-            bound = "at most " if self.stated.is_bounded else ""
-            facts = ", ".join([_origin(self.stated), *number, f"{bound}{self._records} each: {where}"])
+            places = "; ".join(_location(name, shape, self.contribution(name)) for name, shape in self.shapes)
+            bound = "at most " if self.options.is_bounded else ""
+            facts = ", ".join([_origin(self.options), *number, f"{bound}{self._records} each: {places}"])
             rest = " In the other groups, whose people are no such entries: every record." if self.others else ""
-            return f"every {_called(self.stated)} ({facts}). Neighbours: {self.neighbours}.{rest}"
-        if self.stated.counted is not None:
-            many = f"at most {self.stated.contribution} records" if self._holds_several else "one record"
-            counted = f"{many} of each, chosen at random, in each table"
-            who = f"every {self.stated.counted} (a column of the records; {counted})"
+            return f"every {_unit_name(self.options)} ({facts}). Neighbours: {self.neighbours}.{rest}"
+        if self.options.counted is not None:
+            number_text = f"at most {self.options.contribution} records" if self._holds_several else "one record"
+            counted = f"{number_text} of each, chosen at random, in each table"
+            subject = f"every {self.options.counted} (a column of the records; {counted})"
         elif self._holds_several:
-            who = f"every person, who holds at most {self.stated.contribution} records of each table"
+            subject = f"every person, who holds at most {self.options.contribution} records of each table"
         elif self.shared_tables:
-            who = f"every person, with {self.shared_tables}"
+            subject = f"every person, with {self.shared_tables}"
         else:
-            who = "every record: each observation, and each trial where several are counted, is another person"
-        return f"{who}. Neighbours: {self.neighbours}."
+            subject = "every record: each observation, and each trial where several are counted, is another person"
+        return f"{subject}. Neighbours: {self.neighbours}."
 
     @property
     def shared_tables(self) -> str:
@@ -328,52 +332,53 @@ class PrivacyUnit:
         if len(names) > 5:
             tables = f"the {len(names)} tables"
         # Numbers of records may differ where somebody has said so, and then some people have none in some table.
-        most = "at most " if self.stated.contribution is not None or self.stated.public else ""
+        most = "at most " if self.options.contribution is not None or self.options.public else ""
         return f"{most}one record in each of {tables}"
 
     @property
     def neighbours(self) -> str:
         """What two neighbouring data sets are, as a part of a sentence."""
         public = self.relation.records_are_public
-        if self.stated.unit:
-            many, sizes = f"all {self._records}", ", and so is how many records each holds"
-            if self.stated.is_bounded:
-                many, sizes = "all records", ""
+        if self.options.unit:
+            records_text, sizes = f"all {self._records}", ", and so is how many records each holds"
+            if self.options.is_bounded:
+                records_text, sizes = "all records", ""
             elif self._total == 1:
-                many = "the record"
+                records_text = "the record"
+            records_text = f"{records_text} of one {_unit_name(self.options)}"
             if public:
-                return f"{many} of one {_called(self.stated)} replaced; how many of them there are is public{sizes}"
-            return f"{many} of one {_called(self.stated)} appear or disappear; how many of them there are is private"
-        if (unit := self.stated.counted) is not None:
+                return f"{records_text} replaced; how many of them there are is public{sizes}"
+            return f"{records_text} appear or disappear; how many of them there are is private"
+        if (unit := self.options.counted) is not None:
             # Counts know the unit: it may hold any number of records, and a few of them count.
             changed = "replaced" if public else "appear or disappear"
             sizes = "public" if public else "private, and so is the number of records"
             return (
-                f"all records of one {unit} {changed}, of which at most {self.stated.contribution} in each table "
+                f"all records of one {unit} {changed}, of which at most {self.options.contribution} in each table "
                 f"count; how many of them there are is {sizes}"
             )
         if self._holds_several:
-            m = self.stated.contribution
+            m = self.options.contribution
             if public:
                 return f"all records of one person replaced, at most {m} in each table; the number of records is public"
             return f"all records of one person, at most {m} in each table, appear or disappear; the number is private"
         several = " (in each table that it feeds)" if len(self.shapes) > 1 else ""
-        return f"{self.relation.statement}{several}{self._rows_of_its_own}"
+        return f"{self.relation.statement}{several}{self._fixed_rows_text}"
 
     @property
-    def _rows_of_its_own(self) -> str:
+    def _fixed_rows_text(self) -> str:
         """In which tables a record stays in its row, as a part of a sentence."""
         if not self.relation.records_are_public:
             return ""
-        own, each = ([name for name, adds in self.contributions if kind in adds.axes] for kind in ("own", "each"))
-        if not own and not each:
+        fixed, repeated = ([name for name, adds in self.contributions if kind in adds.axes] for kind in ("own", "each"))
+        if not fixed and not repeated:
             return ""
-        several = f"; a person may have a record in each row of {' and '.join(each)}" if each else ""
-        return f"; so is that of each row of {' and '.join(own + each)}, and a record stays in its row{several}"
+        several = f"; a person may have a record in each row of {' and '.join(repeated)}" if repeated else ""
+        return f"; so is that of each row of {' and '.join(fixed + repeated)}, and a record stays in its row{several}"
 
     @property
     def _holds_several(self) -> bool:
-        return self.stated.contribution is not None and self.stated.contribution > 1
+        return self.options.contribution is not None and self.options.contribution > 1
 
     @property
     def _total(self) -> int:
@@ -386,30 +391,30 @@ class PrivacyUnit:
         return "1 record" if self._total == 1 else f"{self._total} records"
 
 
-def _axes_named(stated: UnitOptions) -> str:
-    return ", ".join(axis if isinstance(axis, str) else f"axis {axis}" for axis in stated.unit)
+def _axis_names(options: UnitOptions) -> str:
+    return ", ".join(axis if isinstance(axis, str) else f"axis {axis}" for axis in options.unit)
 
 
-def _called(stated: UnitOptions) -> str:
-    if len(stated.unit) > 1:
-        return f"entry of ({_axes_named(stated)})"
-    return _axes_named(stated) if isinstance(stated.unit[0], str) else f"entry of {_axes_named(stated)}"
+def _unit_name(options: UnitOptions) -> str:
+    if len(options.unit) > 1:
+        return f"entry of ({_axis_names(options)})"
+    return _axis_names(options) if isinstance(options.unit[0], str) else f"entry of {_axis_names(options)}"
 
 
-def _origin(stated: UnitOptions) -> str:
-    dims = [axis for axis in stated.unit if isinstance(axis, str)]
-    if len(dims) < len(stated.unit):
-        return "numbered axes" if len(stated.unit) > 1 else "a numbered axis"
+def _origin(options: UnitOptions) -> str:
+    dims = [axis for axis in options.unit if isinstance(axis, str)]
+    if len(dims) < len(options.unit):
+        return "numbered axes" if len(options.unit) > 1 else "a numbered axis"
     return f"dim{'s' if len(dims) > 1 else ''} {' and '.join(map(repr, dims))}"
 
 
-def _where(name: str, shape: Sequence[int], contribution: Contribution) -> str:
+def _location(name: str, shape: Sequence[int], contribution: Contribution) -> str:
     blocks = contribution.blocks(shape)
-    many = "one" if contribution.records == 1 else str(contribution.records)
-    own = " of its own" if "own" in contribution.axes else ""
+    number = "one" if contribution.records == 1 else str(contribution.records)
+    ownership = " of its own" if "own" in contribution.axes else ""
     if blocks == math.prod(shape[:-1]) and blocks > 1:
-        return f"{many} in each row of {name}"
+        return f"{number} in each row of {name}"
     if blocks > 1:
-        return f"{many} in each of {blocks} parts of {name}{own}"
-    rows = f"in a row{own} of" if own else "in"
-    return f"{many} {rows} {name}"
+        return f"{number} in each of {blocks} parts of {name}{ownership}"
+    rows = f"in a row{ownership} of" if ownership else "in"
+    return f"{number} {rows} {name}"

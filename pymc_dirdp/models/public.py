@@ -14,17 +14,26 @@ from pytensor.tensor.math import Sum
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import DataError
 from pymc_dirdp.models.contributions import contribution_of_record
-from pymc_dirdp.models.graph import Node, evaluate, is_stored, origin, parameters, same_data, same_numbers, values_read
+from pymc_dirdp.models.graph import (
+    Node,
+    evaluate,
+    is_stored,
+    origin,
+    parameters,
+    same_data,
+    same_numbers,
+    value_ancestors,
+)
 from pymc_dirdp.models.likelihoods import data_in_priors, trials_parameter
 from pymc_dirdp.models.observations import Observation, read_counts
 from pymc_dirdp.models.privacy_unit import UnitOptions, as_code, people_axes
-from pymc_dirdp.models.questions import Answer, asking
+from pymc_dirdp.models.questions import Answer, as_question
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 
 
 def check_public(
-    observations: Sequence[Observation], model: pm.Model, stated: UnitOptions, numbered: Iterable[str]
+    observations: Sequence[Observation], model: pm.Model, options: UnitOptions, numbered: Iterable[str]
 ) -> dict[str, str]:
     """Refuse a model whose release would publish data as if they were public numbers.
 
@@ -49,19 +58,19 @@ def check_public(
     ArgumentError
         If `public` names what is no number of trials and in no prior.
     """
-    asked = set(numbered)
-    known = may_be_public(observations, model, asked)
-    for name in stated.public:
+    accepted_names = set(numbered)
+    known = may_be_public(observations, model, accepted_names)
+    for name in options.public:
         one_of(known, **{"observed variable with a number of trials, or data in a prior, in public": name})
-    if not stated.relation.records_are_public:
-        _refuse_rows_of_records(observations, stated)
-        _refuse_private_lengths(observations, model, stated)
-    elif not stated.is_bounded:
+    if not options.relation.records_are_public:
+        _refuse_rows_of_records(observations, options)
+        _refuse_private_lengths(observations, model, options)
+    elif not options.is_bounded:
         _refuse_tables_by_codes(observations)
     # A number of trials is used only under replace-one, or to know what a unit holds where that is not private.
-    public = stated.relation.records_are_public
-    used = not stated.is_bounded and (public or bool(stated.unit))
-    if stated.unit:
+    public = options.relation.records_are_public
+    used = not options.is_bounded and (public or bool(options.unit))
+    if options.unit:
         way_out = "add contribution=m, and n_records= for planning: then it is private."
     else:
         way_out = "ask for adjacency='add-remove', where the numbers of records are private."
@@ -73,29 +82,29 @@ def check_public(
         They may be compared with the numbers of trials of every other variable.
         """
         try:
-            found = [read_counts([one for one in observations if one.table is observations[i].table])]
+            arrays = [read_counts([other for other in observations if other.table is observations[i].table])]
             if observations[i].kind.trials is not None:
                 records = observations[i].records().records
                 assert records is not None
-                found.append(records)
+                arrays.append(records)
         except DataError:
             # The error is raised again where the counts are read, after the charge.
             return ()
-        return tuple(found)
+        return tuple(arrays)
 
     data = _data(observations, model) if used else {}
     complete = {id(other.stored): other.stored for other in observations if other.kind.core}
     for observed in observations if used else ():
-        source = _source(observed, observations, data, complete, model, stated, counts)
-        if source is not None and observed.name in stated.public:
-            asked.add(observed.name)
+        source = _source(observed, observations, data, complete, model, options, counts)
+        if source is not None and observed.name in options.public:
+            accepted_names.add(observed.name)
         elif source is not None:
             named = f"add public={as_code([observed.name])} if anybody may know it, or " if public else ""
             ways = named + way_out
             error = refusal("trials are data", observed.name, source=source, ways=ways[0].upper() + ways[1:])
-            raise asking(error, *([Answer({"public": (observed.name,)})] if public else []))
-    others = (name for name in stated.public if name not in asked and name not in data_in_priors(model))
-    reasons = ((name, _why_idle(name, observations, stated)) for name in others)
+            raise as_question(error, *([Answer({"public": (observed.name,)})] if public else []))
+    others = (name for name in options.public if name not in accepted_names and name not in data_in_priors(model))
+    reasons = ((name, _why_idle(name, observations, options)) for name in others)
     return {name: why for name, why in reasons if why is not None}
 
 
@@ -117,24 +126,28 @@ def numbers_to_name(numbers: Mapping[str, int], together: Collection[str]) -> li
     return [name for name, number in known.items() if number < most]
 
 
-def _why_idle(name: str, observations: Sequence[Observation], stated: UnitOptions) -> str | None:
+def _why_idle(name: str, observations: Sequence[Observation], options: UnitOptions) -> str | None:
     """Why a name in `public` changes neither what a person can change nor which models are read; None if it does."""
-    mine = [(one, people_axes(one, stated) if stated.unit else None) for one in observations if one.name == name]
-    if not stated.relation.records_are_public:
+    matches = [
+        (observed, people_axes(observed, options) if options.unit else None)
+        for observed in observations
+        if observed.name == name
+    ]
+    if not options.relation.records_are_public:
         why = (
-            f"under adjacency={stated.adjacency!r} the numbers of records are private. Use adjacency='replace-one', or"
+            f"under adjacency={options.adjacency!r} the numbers of records are private. Use adjacency='replace-one', or"
         )
-    elif stated.is_bounded:
+    elif options.is_bounded:
         why = "with unit= and contribution= the numbers of records are private. Leave out contribution=, or"
-    elif stated.contribution not in (None, 1) or stated.counted is not None:
-        why = f"with {stated.unit_text} a person's records may lie in any rows. Pass unit= instead, or"
+    elif options.contribution not in (None, 1) or options.counted is not None:
+        why = f"with {options.unit_text} a person's records may lie in any rows. Pass unit= instead, or"
     elif any(
-        _record_stays(one.table, observations, stated) if people is None else one.trials_differ_along(people)
-        for one, people in mine
+        _record_stays(observed.table, observations, options) if people is None else observed.trials_differ_along(people)
+        for observed, people in matches
     ):
         return None
-    elif mine[0][1] is not None:
-        why = f"each entry of {stated.unit_text} holds as many trials, which is public under replace-one. Please"
+    elif matches[0][1] is not None:
+        why = f"each entry of {options.unit_text} holds as many trials, which is public under replace-one. Please"
     else:
         why = (
             "its number of trials is public under replace-one, and decides the number of records of no row: no axis of "
@@ -143,10 +156,10 @@ def _why_idle(name: str, observations: Sequence[Observation], stated: UnitOption
     return f"public={as_code([name])} changes nothing: {why} leave it out."
 
 
-def _record_stays(table: Table, observations: Sequence[Observation], stated: UnitOptions) -> bool:
+def _record_stays(table: Table, observations: Sequence[Observation], options: UnitOptions) -> bool:
     """Whether a record that is replaced stays in its row of a table."""
     fed = [observed for observed in observations if observed.table.name == table.name]
-    kinds = zip(contribution_of_record(fed, stated).axes, table.shape, strict=False)
+    kinds = zip(contribution_of_record(fed, options).axes, table.shape, strict=False)
     return any(kind == "own" and length > 1 for kind, length in kinds)
 
 
@@ -166,7 +179,7 @@ def _source(
     data: Mapping[int, tuple[Node, int]],
     complete: Mapping[int, Node],
     model: pm.Model,
-    stated: UnitOptions,
+    options: UnitOptions,
     counts: Callable[[int], tuple[NDArray[np.int64], ...]],
 ) -> str | None:
     """The observed variable that the number of trials comes from; None if it comes from none."""
@@ -180,11 +193,11 @@ def _source(
     # Complete counts add up to their own number of trials, which is checked itself. Only the total of `n` is used,
     # unless it tells how many records a person holds. Naive Bayes on counts is written so: each class has as many
     # records of a feature as the class counts say.
-    if not stated.unit and is_stored(source):
+    if not options.unit and is_stored(source):
         same = _holds_several(source) and any(same_data(source, other) for other in complete.values())
         if same or id(source) in complete:
             return None
-    graph = list(values_read(trials))
+    graph = list(value_ancestors(trials))
     if read := [data[id(node)][1] for node in graph if id(node) in data]:
         return observations[min(read)].name
     # One number may agree by chance.
@@ -196,12 +209,12 @@ def _source(
             continue
         # Where a category is empty, all others are the numbers of trials, which are looked at themselves.
         complete_here = observed.kind.core and other.kind.core and is_stored(source)
-        if complete_here and any(same_numbers(source, each.sum(axis=-1)) for each in counts(i)):
+        if complete_here and any(same_numbers(source, cell_counts.sum(axis=-1)) for cell_counts in counts(i)):
             continue
         # These are counts of one category or of all others, of the first few or of the last few, in each row of the
         # table or for each observation. Other sums are not recognised.
         if any(same_data(array, known) for array in several for known in other.arrays) or any(
-            same_numbers(array, some) for each in counts(i) for some in _parts(each) for array in several
+            same_numbers(array, part) for cell_counts in counts(i) for part in _parts(cell_counts) for array in several
         ):
             return other.name
     return None
@@ -247,7 +260,7 @@ def _parts(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
             yield counts[..., k:]
 
 
-def check_counts(tables: Sequence[Table], counts: Mapping[str, NDArray[np.int64]], stated: UnitOptions) -> None:
+def check_counts(tables: Sequence[Table], counts: Mapping[str, NDArray[np.int64]], options: UnitOptions) -> None:
     """Refuse public numbers that are counts, as far as a look at the counts tells: after a ledger is charged.
 
     Raises
@@ -255,10 +268,10 @@ def check_counts(tables: Sequence[Table], counts: Mapping[str, NDArray[np.int64]
     DataError
         It names a table and no number.
     """
-    for table in tables if stated.n_records_is_public and not stated.unit else ():
-        if not {one.name for one in table.likelihoods} <= set(stated.public):
+    for table in tables if options.n_records_is_public and not options.unit else ():
+        if not {likelihood.name for likelihood in table.likelihoods} <= set(options.public):
             _refuse_stages(table.name, counts[table.name])
-    if set(stated.public) <= {one.name for table in tables for one in table.likelihoods}:
+    if set(options.public) <= {likelihood.name for table in tables for likelihood in table.likelihoods}:
         priors = [table.prior for table in tables]
         refuse_copies([array for prior in priors for array in (prior, *np.moveaxis(prior, -1, 0))], counts)
 
@@ -327,8 +340,8 @@ def _refuse_stages(name: str, counts: NDArray[np.int64], *, no_chance: float = 1
     for axis, counted in product(range(totals.ndim), _parts(counts)):
         if counted.shape != totals.shape:
             continue
-        asked, before = (np.moveaxis(array, axis, 0) for array in (totals, counted))
-        for later, earlier in ((asked[1:], before[:-1]), (asked[:-1], before[1:])):
+        trials, outcomes = (np.moveaxis(array, axis, 0) for array in (totals, counted))
+        for later, earlier in ((trials[1:], outcomes[:-1]), (trials[:-1], outcomes[1:])):
             if np.array_equal(later, earlier) and np.log2(earlier + 1.0).sum() >= no_chance:
                 raise DataError(
                     f"The numbers of trials of the rows of {name!r} count what is observed in the rows before, so the "
@@ -338,34 +351,34 @@ def _refuse_stages(name: str, counts: NDArray[np.int64], *, no_chance: float = 1
                 )
 
 
-def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model, stated: UnitOptions) -> None:
+def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model, options: UnitOptions) -> None:
     """Refuse priors and shapes of a release that depend on the number of observations, private under add-remove."""
     lengths: set[Node] = {array for observed in observations for array in observed.arrays}
     # A unit that is given by numbers of axes has the dims of these axes in each observed variable.
-    people = [{one.axes[axis] for axis in people_axes(one, stated) or ()} for one in observations]
-    for observed, own in zip(observations, people, strict=True):
+    people = [{observed.axes[axis] for axis in people_axes(observed, options) or ()} for observed in observations]
+    for observed, people_dims in zip(observations, people, strict=True):
         summed = {observed.axes[axis] for axis in observed.summed}
-        private = summed & own if stated.unit else summed
+        private = summed & people_dims if options.unit else summed
         lengths |= {model.dim_lengths[dim] for dim in private if isinstance(dim, str)}
         # Rows that are chosen by codes, a part of all rows, and a single row for all may have the people's labels.
         dims = set(observed.table.dims or ())
-        labelled = any(unit and unit <= dims for unit in people) if stated.unit else private & dims
+        labelled = any(unit and unit <= dims for unit in people) if options.unit else private & dims
         # Where each of them has a row, that is refused by the name of the unit when its contribution is found.
-        if labelled and not (own and own <= {observed.axes[axis] for axis in observed.record_axes}):
+        if labelled and not (people_dims and people_dims <= {observed.axes[axis] for axis in observed.record_axes}):
             raise refusal("labels of people", observed.table.name, observed=observed.name)
     for name in dict.fromkeys(observed.table.name for observed in observations if not observed.integrated):
         if any(node in lengths for node in ancestors(parameters(model.named_vars[name])[1])):
             raise refusal("prior of a length", name)
 
 
-def _refuse_rows_of_records(observations: Sequence[Observation], stated: UnitOptions) -> None:
+def _refuse_rows_of_records(observations: Sequence[Observation], options: UnitOptions) -> None:
     """Refuse rows that belong to one record: under add-remove the shape would be the private number of records."""
     for observed in observations:
-        alone = not observed.has_several_trials if observed.integrated else observed.one_number_of_trials == 1
-        each_has_a_row = observed.integrated or len(observed.shown) == len(observed.lengths)
-        if not observed.lengths or not alone:
+        is_single = not observed.has_several_trials if observed.integrated else observed.common_n_trials == 1
+        has_row_per_record = observed.integrated or len(observed.shown) == len(observed.lengths)
+        if not observed.lengths or not is_single:
             continue
-        if each_has_a_row and not stated.unit:
+        if has_row_per_record and not options.unit:
             raise refusal("row of each record", observed.name, table=observed.table.name)
-        if observed.integrated and stated.unit:
+        if observed.integrated and options.unit:
             raise refusal("row of each person", observed.name, table=observed.table.name)

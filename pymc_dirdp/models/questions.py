@@ -30,14 +30,14 @@ class Answer:
     options: Mapping[str, Any]
     why: str = ""
 
-    def added_to[Said](self, said: Said) -> Said:
+    def add_to[Options](self, options: Options) -> Options:
         """What was said, with this."""
         changed = {}
         for name, value in self.options.items():
-            before = getattr(said, name)
+            before = getattr(options, name)
             adds = name in ADDED and not isinstance(value, bool)
             changed[name] = tuple(dict.fromkeys((*(before or ()), *value))) if adds and before is not True else value
-        return replace(said, **changed)  # type: ignore[type-var]
+        return replace(options, **changed)  # type: ignore[type-var]
 
 
 @final
@@ -57,12 +57,12 @@ class OpenQuestionError(UnsupportedModelError):
         self.answers = tuple(answers)
 
 
-def asking(error: Exception, *answers: Answer) -> OpenQuestionError:
+def as_question(error: Exception, *answers: Answer) -> OpenQuestionError:
     """The question whose text is that of a refusal."""
     return OpenQuestionError(str(error), answers)
 
 
-def completed[Said, Read](read: Callable[[Said], Read], said: Said, verb: str) -> Read:
+def read_or_ask[Options, Result](read: Callable[[Options], Result], options: Options, verb: str) -> Result:
     """What `read` makes of what was said; or one error with all that is open, and a call that answers it.
 
     The call was tried: with it `read` has no question. So were the other answers that are named. An answer that leads
@@ -82,60 +82,60 @@ def completed[Said, Read](read: Callable[[Said], Read], said: Said, verb: str) -
     UnsupportedModelError, ArgumentError
     """
     try:
-        return read(said)
+        return read(options)
     except OpenQuestionError as question:
         first = question
     refusals: list[UnsupportedModelError | ArgumentError] = []
-    ways = [(answer, _answered(read, said, answer, refusals)) for answer in first.answers]
-    found = [(answer, way) for answer, way in ways if way is not None]
-    if not found:
+    ways = [(answer, _try_answer(read, options, answer, refusals)) for answer in first.answers]
+    accepted = [(answer, way) for answer, way in ways if way is not None]
+    if not accepted:
         raise (refusals[0] if refusals else UnsupportedModelError(str(first))) from None
-    (best, (complete, questions)), *others = found
-    also = (f"\nAlso: {str(question).partition(': ')[2] or question}" for question in questions)
-    alternatives = (f"{_written(way, answer.options)} {answer.why}" for answer, (way, _) in others if answer.why)
-    listed = "; ".join(alternatives)
+    (best, (complete, questions)), *others = accepted
+    further = (f"\nAlso: {str(question).partition(': ')[2] or question}" for question in questions)
+    alternatives = (f"{_as_arguments(way, answer.options)} {answer.why}" for answer, (way, _) in others if answer.why)
+    joined = "; ".join(alternatives)
     raise UnsupportedModelError(
-        f"{first}{''.join(also)}\nFor example{best.why and f', {best.why}'}:\n    {verb}, {_written(complete)})"
-        + (f"\nThe first question may also be answered by {listed}." if listed else "")
+        f"{first}{''.join(further)}\nFor example{best.why and f', {best.why}'}:\n    {verb}, {_as_arguments(complete)})"
+        + (f"\nThe first question may also be answered by {joined}." if joined else "")
     ) from None
 
 
-def _answered[Said, Read](
-    read: Callable[[Said], Read],
-    said: Said,
+def _try_answer[Options, Result](
+    read: Callable[[Options], Result],
+    options: Options,
     answer: Answer,
     refusals: list[UnsupportedModelError | ArgumentError],
     *,
     later: bool = False,
-) -> tuple[Said, list[OpenQuestionError]] | None:
+) -> tuple[Options, list[OpenQuestionError]] | None:
     """What has to be said with an answer, and the questions that it leaves; None if it leads to a refusal.
 
     A question that an answer leaves is answered by what was not said yet, so that the search ends.
     """
     replaced = answer.options.keys() - ADDED - {"adjacency"}
-    if later and any(getattr(said, name) not in (None, ()) for name in replaced):
+    if later and any(getattr(options, name) not in (None, ()) for name in replaced):
         return None
     try:
-        now = answer.added_to(said)
-        if now == said:
+        extended = answer.add_to(options)
+        if extended == options:
             return None
-        read(now)
+        read(extended)
     except OpenQuestionError as question:
         for other in question.answers:
-            if (way := _answered(read, now, other, refusals, later=True)) is not None:
+            if (way := _try_answer(read, extended, other, refusals, later=True)) is not None:
                 return way[0], [question, *way[1]]
         return None
     except (UnsupportedModelError, ArgumentError) as error:
         refusals.append(error)
         return None
-    return now, []
+    return extended, []
 
 
-def _written(said: Any, only: Mapping[str, Any] | None = None) -> str:
+def _as_arguments(options: Any, only: Mapping[str, Any] | None = None) -> str:
     """Statements as the arguments of a call: all that are no default, or only those of some options."""
-    default, parts = type(said)(), []
-    for field in fields(said):
-        value = getattr(said, field.name)
+    default, parts = type(options)(), []
+    for field in fields(options):
+        value = getattr(options, field.name)
         if value == getattr(default, field.name) or (only is not None and field.name not in only):
             continue
         if field.name == "unit":

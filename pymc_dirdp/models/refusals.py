@@ -186,15 +186,15 @@ REFUSALS = MappingProxyType(
             "at most.",
         ),
         "shared codes": Refusal(
-            "takes the rows of several records from one entry of {parent!r}, which {said} gives to several people",
+            "takes the rows of several records from one entry of {parent!r}, which {unit_text} gives to several people",
             "Pass unit= if the entries of {axes} are the people; or give each record a code of its own.",
         ),
         "few records": Refusal(
-            "takes the rows of {records} records from one entry of {parent!r}, so {said} is too little",
+            "takes the rows of {records} records from one entry of {parent!r}, so {unit_text} is too little",
             "Pass contribution={records} or more, or unit= if the entries of {axes} are the people.",
         ),
         "steps": Refusal(
-            "is a sequence along {axis}, which {said} names: each entry is in several records",
+            "is a sequence along {axis}, which {unit_text} names: each entry is in several records",
             "Name another axis, or use contribution= instead of unit= to say how many records a person holds at most.",
         ),
         "shared data": Refusal(
@@ -237,15 +237,15 @@ REFUSALS = MappingProxyType(
 )
 
 
-def listed(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """Names as errors write them."""
     return " and ".join(map(repr, names))
 
 
 def refusal(key: str, name: str | None, **facts: object) -> UnsupportedModelError:
     """The error for a model that cannot be released: which variable, why, and what to do about it."""
-    found = REFUSALS[key]
+    entry = REFUSALS[key]
     facts["name"] = name
     return UnsupportedModelError(
-        f"Cannot release this model: {name!r} {found.reason.format(**facts)}. {found.way_out.format(**facts)}"
+        f"Cannot release this model: {name!r} {entry.reason.format(**facts)}. {entry.way_out.format(**facts)}"
     )

@@ -28,13 +28,13 @@ from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, unflatten_index_variables
 
 from pymc_dirdp.models.cells import CellMap, Cells, Codes, Numbering, UnreadableError
-from pymc_dirdp.models.graph import FAILURES, Node, compiled_plainly, evaluate, formula, is_random, origin, rebuild
+from pymc_dirdp.models.graph import FAILURES, Node, compile_plain, evaluate, formula, is_random, origin, rebuild
 
 Shares = NDArray[np.float64]
 """Made-up shares of cells."""
 
 
-def reading_of(variable: Node, parameters: Mapping[Node, CellMap], numbering: Numbering) -> CellMap:
+def read_index_map(variable: Node, parameters: Mapping[Node, CellMap], numbering: Numbering) -> CellMap:
     """The index map of a tensor.
 
     Parameters
@@ -54,8 +54,8 @@ def reading_of(variable: Node, parameters: Mapping[Node, CellMap], numbering: Nu
     if variable in parameters:
         return parameters[variable]
     points = _made_up_shares(numbering)
-    given = [[point[map_.cells] for map_ in parameters.values()] for point in points]
-    return _Values(_Template(variable, [*parameters]), given, points).read()
+    inputs = [[point[map_.cells] for map_ in parameters.values()] for point in points]
+    return _Values(_Template(variable, [*parameters]), inputs, points).read()
 
 
 def _made_up_shares(numbering: Numbering) -> list[Shares]:
@@ -93,12 +93,12 @@ def _made_up_shapes(variable: Node, parameters: list[Node]) -> dict[Node, Node]:
             continue
         (array,) = node.owner.inputs
         try:
-            found = evaluate(array.shape)
+            actual = evaluate(array.shape)
         except FAILURES:
             raise UnreadableError("has a shape that depends on data") from None
         shape = [
             lengths.setdefault(int(n), 1009 + len(lengths)) if known is None else known
-            for n, known in zip(found, array.type.shape, strict=True)
+            for n, known in zip(actual, array.type.shape, strict=True)
         ]
         shapes[node] = pt.constant(shape if isinstance(op, Shape) else shape[op.i], dtype="int64")
     return shapes
@@ -109,14 +109,14 @@ class _Template:
 
     Attributes
     ----------
-    called : str
+    formula_name : str
         What the formula is.
     codes : list of (Variable, bool)
         Arrays of codes, and whether their truth values choose.
     """
 
     def __init__(self, variable: Node, parameters: list[Node]) -> None:
-        self.called = formula(origin(variable)[0])
+        self.formula_name = formula(origin(variable)[0])
         self.codes: list[tuple[Node, bool]] = []
         # In double precision, which PyMC's own numbers may not have.
         self._shares: list[Node] = [pt.tensor(dtype="float64", shape=rv.type.shape) for rv in parameters]
@@ -134,7 +134,7 @@ class _Template:
             variable = with_shapes.get(variable, variable)
             rebuild([variable], memo, self._with_inputs)
         except FAILURES:
-            raise UnreadableError(f"is {self.called} of shares, which is no share") from None
+            raise UnreadableError(f"is {self.formula_name} of shares, which is no share") from None
         self._formula = memo.get(variable, variable)
         self._refuse_data()
 
@@ -180,12 +180,12 @@ class _Template:
 
         A single number, and the shape of an array where it is the shape of another one, are a part of the model.
         """
-        waiting, seen = [(self._formula, False)], set[tuple[Node, bool]]()
+        waiting, visited = [(self._formula, False)], set[tuple[Node, bool]]()
         while waiting:
             node, is_shape = waiting.pop()
-            if (node, is_shape) in seen or node in self._shares or node in self._inputs:
+            if (node, is_shape) in visited or node in self._shares or node in self._inputs:
                 continue
-            seen.add((node, is_shape))
+            visited.add((node, is_shape))
             if node in self._shapes.values() and not is_shape:
                 raise UnreadableError("is computed from shares and the length of data")
             if node.owner is not None and not is_random(node):
@@ -200,7 +200,7 @@ class _Template:
             elif not is_shape and math.prod(getattr(node.data, "shape", ())) > 1:
                 raise UnreadableError("is computed from shares and an array of numbers")
 
-    def at(
+    def evaluate(
         self, codes: Sequence[NDArray[np.int64]], points: Sequence[Sequence[Shares]]
     ) -> tuple[list[Shares], list[set[int]]]:
         """The values of the formula at points; and for all codes, the lengths of the axes along which they choose.
@@ -217,15 +217,15 @@ class _Template:
                 memo: dict[Node, Node] = dict(zip(self._inputs, inputs, strict=True))
                 lengths = [pt.stack([array.shape[axis] for array, axis in along] or [2]) for along in self._along]
                 rebuild([self._formula, *lengths], memo, lambda _, entries: entries)
-                self._functions[shapes] = compiled_plainly(
-                    [*self._shares, *inputs], [memo.get(one, one) for one in (self._formula, *lengths)]
+                self._functions[shapes] = compile_plain(
+                    [*self._shares, *inputs], [memo.get(graph, graph) for graph in (self._formula, *lengths)]
                 )
             arrays = [array.astype(i.type.dtype) for array, i in zip(codes, self._inputs, strict=True)]
             with np.errstate(all="ignore"):
-                found = [self._functions[shapes](*point, *arrays) for point in points]
+                results = [self._functions[shapes](*point, *arrays) for point in points]
         except FAILURES:
             raise UnreadableError("has a shape that depends on data") from None
-        return [np.asarray(values) for values, *_ in found], [set(map(int, lengths)) for lengths in found[0][1:]]
+        return [np.asarray(values) for values, *_ in results], [set(map(int, lengths)) for lengths in results[0][1:]]
 
 
 class _Values:
@@ -235,10 +235,10 @@ class _Values:
     axes along which codes lie have lengths of their own, as where `switch` chooses between two vectors.
     """
 
-    def __init__(self, template: _Template, given: list[list[Shares]], points: list[Shares]) -> None:
-        self._template, self._given, self._points = template, given, points
+    def __init__(self, template: _Template, inputs: list[list[Shares]], points: list[Shares]) -> None:
+        self._template, self._inputs, self._points = template, inputs, points
         self._by_share = np.argsort(points[0])
-        (values,), lengths = template.at(self._first_codes(), given[:1])
+        (values,), lengths = template.evaluate(self._first_codes(), inputs[:1])
         self._lengths = values.shape
         if any(len(choices) > 1 for choices in lengths):
             raise UnreadableError("puts together shares whose shapes do not fit")
@@ -247,16 +247,16 @@ class _Values:
             Codes(index, tuple(self._followed(k, axis) for axis in range(index.type.ndim)), truth)
             for k, (index, truth) in enumerate(template.codes)
         ]
-        if any(len(set(one.followed)) < len(one.followed) for one in self._codes):
+        if any(len(set(codes.followed)) < len(codes.followed) for codes in self._codes):
             raise UnreadableError(_CUT)
-        self._free = {axis for one in self._codes for axis in one.followed if self._lengths[axis] == 1}
+        self._free = {axis for codes in self._codes for axis in codes.followed if self._lengths[axis] == 1}
 
     def read(self) -> CellMap:
         """The index map."""
         if 0 in self._lengths:
             raise UnreadableError("has no entry")
         # Codes are laid along the first free axis that they follow; without one, they are tried in turn.
-        places = [next((axis for axis in one.followed if axis in self._free), None) for one in self._codes]
+        places = [next((axis for axis in array.followed if axis in self._free), None) for array in self._codes]
         along = {axis: [k for k, place in enumerate(places) if place == axis] for axis in (None, *self._free)}
         axes, shape = list[int | Codes](), list[int]()
         for axis, length in ((None, 0), *enumerate(self._lengths)):
@@ -265,17 +265,17 @@ class _Values:
         turns = math.prod(self._levels[k] for k in along[None])
         if math.prod(shape) > 10**7 or turns > 10**4:
             raise UnreadableError("is repeated too often")
-        codes, found = self._first_codes(), list[Cells]()
+        codes, cells = self._first_codes(), list[Cells]()
         for axis in self._free:
             for k, values in zip(along[axis], self._combinations(along[axis]), strict=True):
                 codes[k] = values.reshape([-1 if followed == axis else 1 for followed in self._codes[k].on])
         for turn in self._combinations(along[None]).T:
             for k, code in zip(along[None], turn, strict=True):
                 codes[k] = np.full_like(codes[k], code)
-            found.append(self._cells(self._template.at(codes, self._given)[0]))
-        if math.prod(shape) != turns * found[0].size:
+            cells.append(self._cells(self._template.evaluate(codes, self._inputs)[0]))
+        if math.prod(shape) != turns * cells[0].size:
             raise UnreadableError(_CUT)
-        map_ = CellMap(np.stack(found).reshape(shape), tuple(axes), len(self._lengths))
+        map_ = CellMap(np.stack(cells).reshape(shape), tuple(axes), len(self._lengths))
         self._confirm(map_)
         return _in_order(map_)
 
@@ -298,7 +298,7 @@ class _Values:
             codes = self._first_codes()
             codes[place] = np.zeros([length if k == axis else 1 for k in range(index.type.ndim)], dtype=np.int64)
             try:
-                (values,), _ = self._template.at(codes, self._given[:1])
+                (values,), _ = self._template.evaluate(codes, self._inputs[:1])
             except UnreadableError:
                 continue
             longer = [k for k, (old, new) in enumerate(zip(self._lengths, values.shape, strict=True)) if new != old]
@@ -309,7 +309,7 @@ class _Values:
             # Where the first entry has another code, the formula differs at the first position of an axis.
             for level in range(1, self._levels[place]):
                 codes[place].flat[0] = level
-                (others,), _ = self._template.at(codes, self._given[:1])
+                (others,), _ = self._template.evaluate(codes, self._inputs[:1])
                 if not np.allclose(values, others, rtol=1e-9, atol=1e-14):
                     differs = np.atleast_1d(~np.isclose(values, others, rtol=1e-9, atol=1e-14))
                     differ = [np.unique(positions).tolist() for positions in np.nonzero(differs)]
@@ -327,14 +327,14 @@ class _Values:
         is_below = np.abs(values[0] - known[below]) < np.abs(values[0] - known[above])
         cells: Cells = self._by_share[np.where(is_below, below, above)]
         if not self._are_cells(values, cells):
-            raise UnreadableError(f"is {self._template.called} of shares, which is no share")
+            raise UnreadableError(f"is {self._template.formula_name} of shares, which is no share")
         return cells
 
     def _are_cells(self, values: list[Shares], cells: Cells) -> bool:
-        pairs = ((one, point[cells]) for one, point in zip(values, self._points, strict=False))
+        pairs = ((array, point[cells]) for array, point in zip(values, self._points, strict=False))
         return all(
-            one.shape == share.shape and bool(np.all(np.abs(one - share) <= 1e-9 * share + 1e-14))
-            for one, share in pairs
+            array.shape == share.shape and bool(np.all(np.abs(array - share) <= 1e-9 * share + 1e-14))
+            for array, share in pairs
         )
 
     def _confirm(self, map_: CellMap) -> None:
@@ -344,8 +344,8 @@ class _Values:
         # A formula may take single entries of codes, which are those that were laid along an axis by chance.
         for _ in range(16):
             codes = {
-                one: rng.integers(levels, size=[1 if axis is None else lengths[axis] for axis in one.on])
-                for one, levels in zip(self._codes, self._levels, strict=True)
+                array: rng.integers(levels, size=[1 if axis is None else lengths[axis] for axis in array.on])
+                for array, levels in zip(self._codes, self._levels, strict=True)
             }
             places = []
             for axis in map_.axes:
@@ -355,9 +355,9 @@ class _Values:
                 others = tuple(k for k in range(map_.ndim) if k not in followed)
                 places.append(np.expand_dims(values.transpose(np.argsort(followed)), others))
             cells = np.broadcast_to(map_.cells[tuple(places)], lengths)
-            found, choices = self._template.at(list(codes.values()), self._given[:1])
+            results, choices = self._template.evaluate(list(codes.values()), self._inputs[:1])
             # Codes that choose between records have as many choices as there are records.
-            if not self._are_cells(found, cells) or choices != [{levels} for levels in self._levels]:
+            if not self._are_cells(results, cells) or choices != [{levels} for levels in self._levels]:
                 raise UnreadableError(_CUT)
 
 

@@ -42,9 +42,9 @@ class View:
     by_codes: bool = False
 
     def __post_init__(self) -> None:
-        own = np.array(self.cells, dtype=np.int64)
-        own.flags.writeable = False
-        object.__setattr__(self, "cells", own)
+        cells = np.array(self.cells, dtype=np.int64)
+        cells.flags.writeable = False
+        object.__setattr__(self, "cells", cells)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -56,12 +56,12 @@ class View:
         """Which rows of the likelihood belong to this table."""
         return np.asarray(self.cells[..., 0] >= 0)
 
-    def carried(self, counts: Integers, shape: tuple[int, ...]) -> Integers:
+    def to_table(self, counts: Integers, shape: tuple[int, ...]) -> Integers:
         """The counts of the table, of this shape, from those that the likelihood has made."""
         inside = self.cells >= 0
-        found = np.zeros(int(np.prod(shape)), dtype=np.int64)
-        np.add.at(found, self.cells[inside], counts[inside])
-        return found.reshape(shape)
+        totals = np.zeros(int(np.prod(shape)), dtype=np.int64)
+        np.add.at(totals, self.cells[inside], counts[inside])
+        return totals.reshape(shape)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, View):
@@ -181,11 +181,12 @@ class Table:
                 raise ArgumentError("a view leads to cells that its table does not have.")
 
     @property
-    def as_in_a_text(self) -> Self:
+    def with_text_labels(self) -> Self:
         """The same table, whose labels have the types with which a text gives them back."""
         kind = tuple[Any, ...]
         labels = {
-            dim: own and value_of(kind, to_builtin(facts_of(plain_labels(own)))) for dim, own in self.coords.items()
+            dim: values and value_of(kind, to_builtin(facts_of(plain_labels(values))))
+            for dim, values in self.coords.items()
         }
         return replace(self, coords=labels, dims=self.dims or None)
 
@@ -274,7 +275,7 @@ def dim_name(name: str, axis: int, dim: str | None) -> str:
     return f"{name}_dim_{axis}" if dim is None else dim
 
 
-def dim_beside(dim: str, names: Iterable[str]) -> str:
+def unique_dim(dim: str, names: Iterable[str]) -> str:
     """The dim, or another name for it where a group holds a variable of its name."""
     return f"{dim}_labels" if dim in names else dim
 
@@ -336,17 +337,17 @@ def plain_labels(labels: Iterable[Any]) -> list[Any]:
     >>> plain_labels([datetime(2020, 1, 31), datetime(2020, 2, 29)])[0]
     np.datetime64('2020-01-31T00:00:00.000000000')
     """
-    given = list(labels)
-    kinds = set(map(type, given))
-    if given and all(issubclass(kind, datetime | np.datetime64) for kind in kinds):
+    values = list(labels)
+    kinds = set(map(type, values))
+    if values and all(issubclass(kind, datetime | np.datetime64) for kind in kinds):
         import pandas as pd
 
-        return list(pd.DatetimeIndex(given).as_unit("ns").to_numpy())
-    if given and all(issubclass(kind, timedelta | np.timedelta64) for kind in kinds):
+        return list(pd.DatetimeIndex(values).as_unit("ns").to_numpy())
+    if values and all(issubclass(kind, timedelta | np.timedelta64) for kind in kinds):
         import pandas as pd
 
-        return list(pd.TimedeltaIndex(given).as_unit("ns").to_numpy())
-    return given
+        return list(pd.TimedeltaIndex(values).as_unit("ns").to_numpy())
+    return values
 
 
 def check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
@@ -362,33 +363,33 @@ def check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
         The variable that has this dim.
     """
     where = f"The labels of the dim {dim!r} of {name!r}"
-    given = list(labels)
+    values = list(labels)
     # Of a million labels each function takes a second.
-    texts = [label for label in given if isinstance(label, str)]
+    texts = [label for label in values if isinstance(label, str)]
     if not all(map(is_one_line, texts)):
         raise UnsupportedModelError(
             f"{where} hold control characters, such as line breaks. Write labels of one line of printable text."
         )
-    beyond = {text for text in texts if not text.isascii()}
-    if len({unicodedata.normalize("NFC", text) for text in beyond}) < len(beyond):
+    non_ascii = {text for text in texts if not text.isascii()}
+    if len({unicodedata.normalize("NFC", text) for text in non_ascii}) < len(non_ascii):
         raise UnsupportedModelError(
             f"Two labels of the dim {dim!r} of {name!r} are the same characters in two Unicode forms, which look "
             "the same. Write all labels in one form, such as NFC of unicodedata.normalize."
         )
-    plain = set(map(type, given)) <= {int, str}
-    if not plain and any(np.ndim(label) for label in given):
+    is_plain = set(map(type, values)) <= {int, str}
+    if not is_plain and any(np.ndim(label) for label in values):
         raise UnsupportedModelError(
             f"{where} are tuples or arrays, which no file can hold as labels. Use text or numbers."
         )
-    if not plain and not all(map(_equals_itself, given)):
+    if not is_plain and not all(map(_equals_itself, values)):
         raise UnsupportedModelError(f"{where} are not all equal to themselves, such as nan. Use text or numbers.")
-    if not plain and any(getattr(label, "tzinfo", None) is not None for label in given):
+    if not is_plain and any(getattr(label, "tzinfo", None) is not None for label in values):
         raise UnsupportedModelError(
             f"{where} are times of a time zone, which no file can hold as labels. Write them as texts, or as times "
             "without a zone."
         )
     try:
-        python_values = plain_labels(given)
+        python_values = plain_labels(values)
         array = np.asarray(python_values)
         # The list holds Python's integers, which do not overflow.
         # A file holds times as what passed since the first of them, in nanoseconds.

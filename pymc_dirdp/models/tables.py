@@ -18,13 +18,13 @@ from pymc_dirdp.models.graph import (
     Node,
     evaluate,
     is_random,
-    lowered,
+    lower_dims,
     operation,
     origin,
     parameters,
     root_of,
     stored_array,
-    values_read,
+    value_ancestors,
 )
 from pymc_dirdp.models.likelihoods import (
     Kind,
@@ -38,10 +38,10 @@ from pymc_dirdp.models.likelihoods import (
     refuse_uncertain_prior,
     stored_observations,
     trials_parameter,
-    unrolled,
+    unroll_chains,
 )
-from pymc_dirdp.models.refusals import listed, refusal
-from pymc_dirdp.models.shares import reading_of
+from pymc_dirdp.models.refusals import join_names, refusal
+from pymc_dirdp.models.shares import read_index_map
 from pymc_dirdp.models.table import Family, Likelihood, Table, View
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.signatures import user_facing
@@ -107,7 +107,7 @@ def tables(model: pm.Model | None = None, *, public: Collection[str] | bool = ()
     for rv in model.observed_RVs:
         kind = kind_of(rv)
         stored_observations(rv, model)
-        if kind.trials is not None and any(map(is_random, values_read(trials_parameter(rv, kind)))):
+        if kind.trials is not None and any(map(is_random, value_ancestors(trials_parameter(rv, kind)))):
             raise refusal("random trials", rv.name)
         if kind.probability is None:
             integrated[str(rv.name)] = kind
@@ -117,17 +117,17 @@ def tables(model: pm.Model | None = None, *, public: Collection[str] | bool = ()
     for name, likelihoods in followers.items():
         if not likelihoods:
             raise refusal("no child", name)
-    found = []
+    model_tables = []
     for name, rv in model.named_vars.items():
         if name in integrated:
-            found.append(_integrated_table(rv, integrated[name], model, public))
+            model_tables.append(_integrated_table(rv, integrated[name], model, public))
         elif name in families:
-            found.append(_table(name, families[name], prior_of(rv), name, followers[name], model))
-    if not found:
+            model_tables.append(_table(name, families[name], prior_of(rv), name, followers[name], model))
+    if not model_tables:
         raise refusal("nothing", model.name or "model")
-    if all(table.n_categories == 1 for table in found):
-        raise refusal("one category", found[0].name)
-    return tuple(found)
+    if all(table.n_categories == 1 for table in model_tables):
+        raise refusal("one category", model_tables[0].name)
+    return tuple(model_tables)
 
 
 def root_model(model: pm.Model | None) -> pm.Model:
@@ -143,12 +143,12 @@ def root_model(model: pm.Model | None) -> pm.Model:
             "`with model:`."
         )
     try:
-        found = pm.modelcontext(model)
+        nested = pm.modelcontext(model)
     except TypeError:
         raise ArgumentError(
             "Expected a PyMC model, got none. Pass it as `model=`, or make the call inside `with model:`."
         ) from None
-    return unrolled(lowered(found.root))
+    return unroll_chains(lower_dims(nested.root))
 
 
 def _integrated_table(observed: Node, kind: Kind, model: pm.Model, public: Collection[str]) -> Table:
@@ -237,7 +237,7 @@ def _route(observed: Node, kind: Kind, model: pm.Model) -> tuple[dict[str, Likel
         If the posterior is not known to be a product of Dirichlet or Beta distributions.
     """
     probability = probability_of(observed, kind)
-    reached = set(values_read(probability))
+    reached = set(value_ancestors(probability))
     used = {str(rv.name): rv for rv in model.free_RVs if rv in reached and family_of(rv) is not None}
     if not used:
         but = f" but {operation(origin(probability)[0])}" if is_random(origin(probability)[0]) else ""
@@ -250,10 +250,10 @@ def _route(observed: Node, kind: Kind, model: pm.Model) -> tuple[dict[str, Likel
         cells = cells[..., 0] if family_of(rv) == "beta" else cells
         maps[rv] = CellMap(cells, tuple(range(cells.ndim)), cells.ndim)
     try:
-        read = reading_of(probability, maps, numbering)
-        cells, axes = _counted(read, observed, kind, numbering, used)
+        index_map = read_index_map(probability, maps, numbering)
+        cells, axes = _counted(index_map, observed, kind, numbering, used)
     except UnreadableError as error:
-        raise refusal("formula", observed.name, names=listed(sorted(used)), why=str(error)) from None
+        raise refusal("formula", observed.name, names=join_names(sorted(used)), why=str(error)) from None
     fed = numbering.names_in(cells)
     cells, axes = _without(cells, axes, [k for k, n in enumerate(cells.shape[:-1]) if n > 1 and _is_idle(cells, k)])
     whole = _arranged(cells, axes, numbering.of_table(fed[0])) if len(fed) == 1 else None
@@ -269,8 +269,8 @@ def _route(observed: Node, kind: Kind, model: pm.Model) -> tuple[dict[str, Likel
         on = tuple(None if axis is None else axis + before for axis in codes.on)
         parent = _parent_of(replace(codes, on=on), model)
         if parent is None:
-            called = codes.index.name or ("an array" if codes.index.owner is None else "a formula")
-            raise refusal("computed codes", observed.name, names=listed(fed), parent=called)
+            description = codes.index.name or ("an array" if codes.index.owner is None else "a formula")
+            raise refusal("computed codes", observed.name, names=join_names(fed), parent=description)
         parents.append(parent)
     rows = tuple(None if isinstance(axis, Codes) else axis + before for axis in axes)
     names = tuple(parent.name for parent in parents)
@@ -311,21 +311,21 @@ def _arranged(cells: Cells, axes: tuple[int | Codes, ...], table: Cells) -> tupl
 
 
 def _counted(
-    read: CellMap, observed: Node, kind: Kind, numbering: Numbering, used: Mapping[str, Node]
+    index_map: CellMap, observed: Node, kind: Kind, numbering: Numbering, used: Mapping[str, Node]
 ) -> tuple[Cells, tuple[int | Codes, ...]]:
     """The cells in which a likelihood counts, outcomes last, and what decides all other axes."""
-    names, called = listed(numbering.names_in(read.cells)), operation(observed)
-    d = numbering.categories(read.cells)
+    names, op_name = join_names(numbering.names_in(index_map.cells)), operation(observed)
+    d = numbering.categories(index_map.cells)
     if kind.family == "beta":
         if np.any(d != 2):
-            raise refusal("one of many", observed.name, names=names, categories=int(d.max()), operation=called)
-        return np.stack([read.cells, numbering.others(read.cells)], axis=-1), read.axes
-    last = read.ndim - 1
-    family = family_of(used[numbering.names_in(read.cells)[0]])
-    mixed = refusal("mixed rows", observed.name, names=names, family=str(family).capitalize(), operation=called)
-    lines = read.last(last)
+            raise refusal("one of many", observed.name, names=names, categories=int(d.max()), operation=op_name)
+        return np.stack([index_map.cells, numbering.others(index_map.cells)], axis=-1), index_map.axes
+    last = index_map.ndim - 1
+    family = family_of(used[numbering.names_in(index_map.cells)[0]])
+    mixed = refusal("mixed rows", observed.name, names=names, family=str(family).capitalize(), operation=op_name)
+    lines = index_map.last(last)
     whole = numbering.are_rows(lines)
-    if read.chosen_along(last) or (not whole and _is_idle(lines, lines.ndim - 1)):
+    if index_map.chosen_along(last) or (not whole and _is_idle(lines, lines.ndim - 1)):
         raise mixed if family == "beta" else refusal("last axis", observed.name, names=names)
     if not whole:
         first = numbering.row_of(lines)
@@ -335,7 +335,7 @@ def _counted(
             facts = {"names": names, "taken": taken, "categories": categories}
             raise refusal("some categories", observed.name, **facts)
         raise mixed
-    return lines, tuple(axis for axis in read.axes if axis != last)
+    return lines, tuple(axis for axis in index_map.axes if axis != last)
 
 
 def _refuse_repeated_rows(cells: Cells, axes: tuple[int | Codes, ...], observed: Node, numbering: Numbering) -> None:
@@ -348,7 +348,7 @@ def _refuse_repeated_rows(cells: Cells, axes: tuple[int | Codes, ...], observed:
     )
     pairs = np.stack([rows.ravel(), np.broadcast_to(position, rows.shape).ravel()])
     if np.unique(pairs, axis=1).shape[1] > np.unique(rows).size:
-        raise refusal("repeated rows", observed.name, names=listed(numbering.names_in(cells)))
+        raise refusal("repeated rows", observed.name, names=join_names(numbering.names_in(cells)))
 
 
 def _parent_of(codes: Codes, model: pm.Model) -> Parent | None:
@@ -356,19 +356,19 @@ def _parent_of(codes: Codes, model: pm.Model) -> Parent | None:
     index = codes.index
     observed = index in model.observed_RVs
     known = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
-    given = known.get(index, index)
+    values = known.get(index, index)
     # PyMC casts a `pm.Data` of floats that is observed; elsewhere a cast may change the codes.
-    array = stored_array(given, through_rounding=observed)
+    array = stored_array(values, through_rounding=observed)
     if array is not None:
         formula, leaves = array, [(array, tuple(range(array.type.ndim)))]
     else:
-        (formula,) = clone_replace([given], known)
-        found = list(_leaves(formula, tuple(range(formula.type.ndim))))
-        every = [leaf for leaf in found if leaf is not None]
-        if len(every) < len(found):
+        (formula,) = clone_replace([values], known)
+        leaves_or_none = list(_leaves(formula, tuple(range(formula.type.ndim))))
+        arrays = [leaf for leaf in leaves_or_none if leaf is not None]
+        if len(arrays) < len(leaves_or_none):
             return None
         # A constant with one entry is a number of the formula, or the code of a single record.
-        leaves = [one for one in every if not isinstance(one[0], Constant) or np.size(one[0].data) > 1] or every
+        leaves = [leaf for leaf in arrays if not isinstance(leaf[0], Constant) or np.size(leaf[0].data) > 1] or arrays
     places = {place for _, place in leaves}
     if len(places) != 1 or places == {()}:
         return None
@@ -377,7 +377,7 @@ def _parent_of(codes: Codes, model: pm.Model) -> Parent | None:
     if all(axis is None for axis in on):
         return None
     stored = tuple(dict.fromkeys(leaf for leaf, _ in leaves))
-    named = [str(root.name) for one in stored if (root := root_of(one)) is not None and root.name]
+    named = [str(root.name) for leaf in stored if (root := root_of(leaf)) is not None and root.name]
     name = str(index.name or " and ".join(dict.fromkeys(named)) or "an array")
     return Parent(name, formula, stored, place, on, codes.truth)
 

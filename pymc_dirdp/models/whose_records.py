@@ -15,15 +15,15 @@ from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.counting.counts import Counts, live_bound
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.contributions import (
-    A_BOUND,
+    DEFAULT_BOUND,
     contribution_of_record,
     contribution_to,
     missing_unit_error,
     overlapping,
     refuse_steps,
-    united,
+    unite,
 )
-from pymc_dirdp.models.graph import Node, built_for, evaluate, root_of, same_data
+from pymc_dirdp.models.graph import Node, evaluate, purpose_of, root_of, same_data
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.observations import Observation, find_observations, total_records
 from pymc_dirdp.models.privacy_unit import (
@@ -34,7 +34,7 @@ from pymc_dirdp.models.privacy_unit import (
     refuse_unknown_axes,
 )
 from pymc_dirdp.models.public import check_public, may_be_public, numbers_to_name
-from pymc_dirdp.models.questions import Answer, OpenQuestionError, asking, completed
+from pymc_dirdp.models.questions import Answer, OpenQuestionError, as_question, read_or_ask
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import tables as tables_of
@@ -55,7 +55,7 @@ class ModelTables:
 
     def observed(self, table: Table) -> list[Observation]:
         """What is observed of one of them."""
-        return [one for one in self.observations if one.table is table]
+        return [observation for observation in self.observations if observation.table is table]
 
     def n_records(self, table: Table) -> int | None:
         """The number of records of one of them, if that is public."""
@@ -68,7 +68,7 @@ class ModelTables:
         return tuple(np.sum(totals, axis=0).ravel().tolist()) if totals else ()
 
 
-def tables_and_people(model: pm.Model, said: UnitOptions, *, all_public: bool = False) -> ModelTables:
+def tables_and_people(model: pm.Model, options: UnitOptions, *, all_public: bool = False) -> ModelTables:
     """The tables of a model, and whose records they hold.
 
     Raises
@@ -80,17 +80,17 @@ def tables_and_people(model: pm.Model, said: UnitOptions, *, all_public: bool = 
         If what was said does not fit the model.
     """
 
-    def attempt(said: UnitOptions) -> ModelTables:
-        found = tables_of(model, public=all_public or said.public)
-        observed = find_observations(found, model)
-        stated = add_count_bound(said, observed)
-        stated = with_all_public(stated, observed, model) if all_public else stated
-        return ModelTables(found, observed, read(observed, model, stated))
+    def attempt(options: UnitOptions) -> ModelTables:
+        model_tables = tables_of(model, public=all_public or options.public)
+        observed = find_observations(model_tables, model)
+        options = add_count_bound(options, observed)
+        options = with_all_public(options, observed, model) if all_public else options
+        return ModelTables(model_tables, observed, read_unit(observed, model, options))
 
-    return completed(attempt, said, f"dirdp.plan(guarantee, model{', public=True' if all_public else ''}")
+    return read_or_ask(attempt, options, f"dirdp.plan(guarantee, model{', public=True' if all_public else ''}")
 
 
-def read(observations: Sequence[Observation], model: pm.Model, stated: UnitOptions) -> PrivacyUnit:
+def read_unit(observations: Sequence[Observation], model: pm.Model, options: UnitOptions) -> PrivacyUnit:
     """Find out from what a model observes whose records it holds.
 
     Raises
@@ -106,54 +106,55 @@ def read(observations: Sequence[Observation], model: pm.Model, stated: UnitOptio
     ----------
     Theory, sections 6 and 7.
     """
-    groups, anybody = _groups_of_people(observations, stated.disjoint)
-    refuse_unknown_axes(observations, stated)
-    if not built_for(model).of_counts:
+    groups, anybody = _groups_of_people(observations, options.disjoint)
+    refuse_unknown_axes(observations, options)
+    if not purpose_of(model).of_counts:
         _refuse_shared_data(groups, observations)
-    sizes = _numbers(observations, stated)
+    sizes = _numbers(observations, options)
     differing = _differing(sizes, groups, anybody)
     numbered = anybody.union(*differing.values()) if differing else frozenset()
-    for idle in check_public(observations, model, stated, numbered).values():
+    for idle in check_public(observations, model, options, numbered).values():
         raise ArgumentError(idle)
-    shapes = {one.table.name: one.table.shape for one in observations}
+    shapes = {observed.table.name: observed.table.shape for observed in observations}
     parts: dict[str, list[Contribution]] = {name: [] for name in shapes}
     others = False
     for group in groups:
-        together = [observed for observed in observations if observed.name in group | anybody]
-        of_group = _of_group(together, stated)
-        if of_group is None:
-            of_group = _single_records(together, stated)
-            if (asked := question(together, stated)) is not None:
-                raise asked
-            others = bool(stated.unit)
-        for name, contribution in of_group.items():
+        members = [observed for observed in observations if observed.name in group | anybody]
+        group_contributions = _group_contributions(members, options)
+        if group_contributions is None:
+            group_contributions = _single_records(members, options)
+            if (open_question := question(members, options)) is not None:
+                raise open_question
+            others = bool(options.unit)
+        for name, contribution in group_contributions.items():
             parts[name].append(contribution)
-    if unnamed := [name for name in differing if name not in stated.public]:
-        raise _different_numbers(unnamed, sizes, differing[unnamed[0]] | anybody, stated)
+    if unnamed := [name for name in differing if name not in options.public]:
+        raise _different_numbers(unnamed, sizes, differing[unnamed[0]] | anybody, options)
     fed = tuple(
-        tuple(dict.fromkeys(one.table.name for one in observations if one.name in group | anybody)) for group in groups
+        tuple(dict.fromkeys(observed.table.name for observed in observations if observed.name in group | anybody))
+        for group in groups
     )
-    contributions = {name: united(parts[name], shape, max).fitted(shape) for name, shape in shapes.items()}
+    contributions = {name: unite(parts[name], shape, max).fitted(shape) for name, shape in shapes.items()}
     # Their number is said where it is public and all observed variables agree on it.
-    having = [(one, people_axes(one, stated)) for one in observations if stated.unit]
-    numbers = {math.prod(one.lengths[axis] for axis in axes) for one, axes in having if axes is not None}
-    known = stated.relation.records_are_public and len(numbers) == 1
+    with_people = [(observed, people_axes(observed, options)) for observed in observations if options.unit]
+    numbers = {math.prod(observed.lengths[axis] for axis in axes) for observed, axes in with_people if axes is not None}
+    known = options.relation.records_are_public and len(numbers) == 1
     n_units = numbers.pop() if known else None
-    return PrivacyUnit(stated, tuple(shapes.items()), tuple(contributions.items()), fed, n_units, others)
+    return PrivacyUnit(options, tuple(shapes.items()), tuple(contributions.items()), fed, n_units, others)
 
 
-def with_all_public(stated: UnitOptions, observations: Sequence[Observation], model: pm.Model) -> UnitOptions:
+def with_all_public(options: UnitOptions, observations: Sequence[Observation], model: pm.Model) -> UnitOptions:
     """What was said about people, with everything named public that changes something: `public=True`."""
-    groups, anybody = _groups_of_people(observations, stated.disjoint)
-    refuse_unknown_axes(observations, stated)
-    differing = _differing(_numbers(observations, stated), groups, anybody)
+    groups, anybody = _groups_of_people(observations, options.disjoint)
+    refuse_unknown_axes(observations, options)
+    differing = _differing(_numbers(observations, options), groups, anybody)
     numbered = anybody.union(*differing.values()) if differing else frozenset()
     names = may_be_public(observations, model, numbered)
-    idle = check_public(observations, model, replace(stated, public=tuple(names)), numbered)
-    return replace(stated, public=tuple(name for name in names if name not in idle))
+    idle = check_public(observations, model, replace(options, public=tuple(names)), numbered)
+    return replace(options, public=tuple(name for name in names if name not in idle))
 
 
-def check_people(observations: Iterable[Observation], stated: UnitOptions) -> None:
+def check_people(observations: Iterable[Observation], options: UnitOptions) -> None:
     """Refuse data in which a person holds more records than `contribution` with a `unit`.
 
     Raises
@@ -161,91 +162,93 @@ def check_people(observations: Iterable[Observation], stated: UnitOptions) -> No
     DataError
         It names the observed variable, and not the person or the number of records, which are secret.
     """
-    if not stated.unit or (most := stated.contribution) is None:
+    if not options.unit or (most := options.contribution) is None:
         return
     for observed in observations:
-        people = people_axes(observed, stated)
+        people = people_axes(observed, options)
         if people is not None and np.any(observed.records_of(people) > most):
             raise DataError(
-                f"Some entry of {stated.unit_text} holds more than contribution={most} records of "
+                f"Some entry of {options.unit_text} holds more than contribution={most} records of "
                 f"{observed.name!r}. Plan for a larger contribution=, which must hold for every data set that could "
                 "have occurred; dirdp.count with unit= and contribution= makes a smaller one hold."
             )
 
 
-def _of_group(together: Sequence[Observation], stated: UnitOptions) -> Mapping[str, Contribution] | None:
+def _group_contributions(group: Sequence[Observation], options: UnitOptions) -> Mapping[str, Contribution] | None:
     """What a person of this group adds to each table; None where nothing was said about the group."""
-    tables = {observed.table.name: observed.table for observed in together}
-    if stated.contribution is not None and not stated.unit:
-        _refuse_many(together, stated.contribution, stated)
-        _refuse_few(together, stated.contribution)
-        if stated.contribution == 1 and stated.counted is None:
-            return _single_records(together, stated)
-        return dict.fromkeys(tables, Contribution(stated.contribution))
-    having = [observed for observed in together if stated.unit and people_axes(observed, stated) is not None]
-    if not having:
+    tables = {observed.table.name: observed.table for observed in group}
+    if options.contribution is not None and not options.unit:
+        _refuse_many(group, options.contribution, options)
+        _refuse_few(group, options.contribution)
+        if options.contribution == 1 and options.counted is None:
+            return _single_records(group, options)
+        return dict.fromkeys(tables, Contribution(options.contribution))
+    with_people = [observed for observed in group if options.unit and people_axes(observed, options) is not None]
+    if not with_people:
         # Nothing was said, or this group is fed by people who are no entries of the unit.
-        _refuse_many(together, 1, stated)
+        _refuse_many(group, 1, options)
         return None
-    for observed in together:
-        if observed not in having:
-            raise missing_unit_error(observed, together, stated)
-        refuse_steps(observed, together, stated)
+    for observed in group:
+        if observed not in with_people:
+            raise missing_unit_error(observed, group, options)
+        refuse_steps(observed, group, options)
     return {
-        name: contribution_to(table, [one for one in together if one.table.name == name], stated)
+        name: contribution_to(table, [other for other in group if other.table.name == name], options)
         for name, table in tables.items()
     }
 
 
-def _refuse_many(together: Sequence[Observation], contribution: int, stated: UnitOptions) -> None:
+def _refuse_many(group: Sequence[Observation], contribution: int, options: UnitOptions) -> None:
     """Refuse a table that has more likelihoods than a person holds records."""
-    for name in dict.fromkeys(observed.table.name for observed in together):
-        fed = [observed for observed in together if observed.table.name == name]
+    for name in dict.fromkeys(observed.table.name for observed in group):
+        feeding = [observed for observed in group if observed.table.name == name]
         # Likelihoods of different rows are like those of different tables, unless a number for the table was said.
-        anywhere = stated.contribution is not None and not stated.unit
-        sharing = fed if anywhere else max((overlapping(observed, fed) for observed in fed), key=len)
+        anywhere = options.contribution is not None and not options.unit
+        sharing = feeding if anywhere else max((overlapping(observed, feeding) for observed in feeding), key=len)
         if len(sharing) <= contribution:
             continue
         names = [observed.name for observed in sharing]
-        apart = (*(stated.disjoint or ()), *((one,) for one in names))
-        answers = [Answer({"disjoint": apart}, "if different people feed them")] if stated.disjoint is None else []
+        disjoint = (*(options.disjoint or ()), *((name,) for name in names))
+        answers = [Answer({"disjoint": disjoint}, "if different people feed them")] if options.disjoint is None else []
         axes = [axis for axis in sharing[0].axes if all(axis in observed.axes for observed in sharing)][:1]
         if axes:
             answers.append(Answer({"unit": tuple(axes), "contribution": None}, "if its entries are the people"))
-        records = sum(_records_of_one(observed, stated.n_records_is_public) for observed in sharing)
+        records = sum(_records_per_entry(observed, options.n_records_is_public) for observed in sharing)
         bound = Answer({"contribution": max(records, len(names))}, "(or your bound) if a person holds so many in it")
-        raise asking(refusal("used twice", name, first=names[0], second=names[1]), *answers, bound)
+        raise as_question(refusal("used twice", name, first=names[0], second=names[1]), *answers, bound)
 
 
-def _refuse_few(together: Sequence[Observation], contribution: int) -> None:
+def _refuse_few(group: Sequence[Observation], contribution: int) -> None:
     """Refuse a bound on a person's records below the number of records whose row one entry of the codes decides."""
-    for observed in together:
+    for observed in group:
         for name, axes in ((parent.name, parent.axes) for parent in observed.parents):
             records = math.prod(n for axis, n in enumerate(observed.lengths) if axis not in axes)
             if records > contribution:
                 entries = " x ".join(axis_text(observed.axes[axis]) for axis in axes)
-                said = f"contribution={contribution}"
-                raise refusal("few records", observed.name, records=records, parent=name, said=said, axes=entries)
+                bound_text = f"contribution={contribution}"
+                raise refusal(
+                    "few records", observed.name, records=records, parent=name, unit_text=bound_text, axes=entries
+                )
 
 
-def _single_records(together: Sequence[Observation], stated: UnitOptions) -> dict[str, Contribution]:
+def _single_records(group: Sequence[Observation], options: UnitOptions) -> dict[str, Contribution]:
     """What a person adds who holds a record in each observed variable. No two of them feed the same row."""
-    names = dict.fromkeys(observed.table.name for observed in together)
-    fed = {name: [observed for observed in together if observed.table.name == name] for name in names}
-    return {name: contribution_of_record(by, stated) for name, by in fed.items()}
+    names = dict.fromkeys(observed.table.name for observed in group)
+    fed = {name: [observed for observed in group if observed.table.name == name] for name in names}
+    return {name: contribution_of_record(variables, options) for name, variables in fed.items()}
 
 
-def _numbers(observations: Sequence[Observation], stated: UnitOptions) -> dict[str, int]:
+def _numbers(observations: Sequence[Observation], options: UnitOptions) -> dict[str, int]:
     """How many records each observed variable has, or how many people if an axis of it holds them.
 
     Empty where that is private, and where a person may hold several records, more of one table than of another. The
     records of a variable that takes its rows from what another one observes are those of the other.
     """
-    if not stated.n_records_is_public or (stated.contribution or 1) > 1:
+    if not options.n_records_is_public or (options.contribution or 1) > 1:
         return {}
     numbers = {}
     for observed in observations:
-        people = people_axes(observed, stated) if stated.unit else None
+        people = people_axes(observed, options) if options.unit else None
         numbers[observed.name] = (
             int(observed.records_of(())) if people is None else math.prod(observed.lengths[axis] for axis in people)
         )
@@ -264,25 +267,27 @@ def _differing(sizes: Mapping[str, int], groups: Iterable[Group], anybody: Group
 def _different_numbers(
     unnamed: Sequence[str],
     numbers: Mapping[str, int],
-    together: Collection[str],
-    stated: UnitOptions,
+    group: Collection[str],
+    options: UnitOptions,
 ) -> OpenQuestionError:
     """The question about numbers of records that differ. It names no number."""
     first = unnamed[0]
-    other = max((name for name in numbers if name in together), key=numbers.__getitem__)
-    alike = {number: tuple(name for name in numbers if numbers[name] == number) for number in numbers.values()}
-    its = "this number" if len(unnamed) == 1 else "these numbers"
-    several = f"(or your bound) if a person may hold several records in one of them, and anybody may know {its}"
+    other = max((name for name in numbers if name in group), key=numbers.__getitem__)
+    names_by_number = {
+        number: tuple(name for name in numbers if numbers[name] == number) for number in numbers.values()
+    }
+    phrase = "this number" if len(unnamed) == 1 else "these numbers"
+    several = f"(or your bound) if a person may hold several records in one of them, and anybody may know {phrase}"
     answers = [
-        Answer({"public": tuple(unnamed)}, f"if anybody may know {its}"),
+        Answer({"public": tuple(unnamed)}, f"if anybody may know {phrase}"),
         *(
             []
-            if stated.disjoint
-            else [Answer({"disjoint": tuple(alike.values())}, "if nobody has records in two of these groups")]
+            if options.disjoint
+            else [Answer({"disjoint": tuple(names_by_number.values())}, "if nobody has records in two of these groups")]
         ),
         Answer({"contribution": 2, "unit": ()}, several),
     ]
-    return asking(refusal("different numbers", first, other=other), *answers)
+    return as_question(refusal("different numbers", first, other=other), *answers)
 
 
 def _groups_of_people(
@@ -298,42 +303,42 @@ def _groups_of_people(
     ArgumentError
         If a name is unknown or stands in two groups.
     """
-    meant: dict[str, set[str]] = {}
-    for one in observations:
-        meant.setdefault(one.table.name, set()).add(one.name)
-    meant |= {one.name: {one.name} for one in observations}
-    stated: list[Group] = []
+    names_of: dict[str, set[str]] = {}
+    for observed_variable in observations:
+        names_of.setdefault(observed_variable.table.name, set()).add(observed_variable.name)
+    names_of |= {observed_variable.name: {observed_variable.name} for observed_variable in observations}
+    groups: list[Group] = []
     for group in disjoint or ():
         observed: set[str] = set()
         for name in group:
-            observed |= meant[one_of(meant, **{"variable in disjoint": name})]
-        for other in stated:
+            observed |= names_of[one_of(names_of, **{"variable in disjoint": name})]
+        for other in groups:
             if twice := sorted(observed & other):
                 raise ArgumentError(f"{twice[0]!r} stands in two groups of disjoint; nobody has records in both.")
-        stated.append(frozenset(observed))
-    everything = frozenset(one.name for one in observations)
-    return tuple(stated) or (frozenset(),), everything - frozenset().union(*stated)
+        groups.append(frozenset(observed))
+    all_names = frozenset(observed_variable.name for observed_variable in observations)
+    return tuple(groups) or (frozenset(),), all_names - frozenset().union(*groups)
 
 
 def _refuse_shared_data(groups: Sequence[Group], observations: Sequence[Observation]) -> None:
     """Refuse groups that are fed by the same people: they share data, or one decides the rows of the other."""
     for first, second in combinations(groups, 2):
-        for one, other in product(observations, observations):
-            if one.name not in first or other.name not in second:
+        for observed, other in product(observations, observations):
+            if observed.name not in first or other.name not in second:
                 continue
-            families = ((one, other), (other, one))
+            families = ((observed, other), (other, observed))
             if any(same_data(codes, parent.stored) for child, parent in families for _, codes in child.codes):
-                raise refusal("shared data", one.name, problem=f"and {other.name!r} are parent and child")
-            if any(same_data(mine, theirs) for mine, theirs in product(one.arrays, other.arrays)):
-                raise refusal("shared data", one.name, problem=f"and {other.name!r} hold the same data")
+                raise refusal("shared data", observed.name, problem=f"and {other.name!r} are parent and child")
+            if any(same_data(array, other_array) for array, other_array in product(observed.arrays, other.arrays)):
+                raise refusal("shared data", observed.name, problem=f"and {other.name!r} hold the same data")
 
 
 # What is said where a model leaves open whose records it holds, and a call that answers it.
 
 
-def question(together: Sequence[Observation], stated: UnitOptions) -> OpenQuestionError | None:
+def question(group: Sequence[Observation], options: UnitOptions) -> OpenQuestionError | None:
     """Why it is open whom a release of these variables would protect, which one person may feed; None if it is not."""
-    for opening, axes, bound in _open(together, stated):
+    for opening, axes, bound in _open_questions(group, options):
         people = f"unit= names the axis of the people, such as {axis_text(axes[0])}; " if axes else ""
         answers = [Answer({"unit": axes, "contribution": None})] if axes else []
         return OpenQuestionError(
@@ -344,32 +349,36 @@ def question(together: Sequence[Observation], stated: UnitOptions) -> OpenQuesti
     return None
 
 
-type _Open = tuple[str, tuple[str | int, ...], int]
+type _OpenQuestion = tuple[str, tuple[str | int, ...], int]
 """What is open, an axis that may hold the people, if there is one, and how many records a person may hold."""
 
 
-def _open(together: Sequence[Observation], stated: UnitOptions) -> Iterator[_Open]:
-    for observed in together:
-        asked = _of_one(observed, stated)
-        if asked is not None:
-            yield asked
-    for one, other in combinations(together, 2):
+def _open_questions(group: Sequence[Observation], options: UnitOptions) -> Iterator[_OpenQuestion]:
+    for observed in group:
+        open_question = _question_about(observed, options)
+        if open_question is not None:
+            yield open_question
+    for first, second in combinations(group, 2):
         # An observed variable that feeds two tables is here twice. Without parents nothing links two variables, which
         # is looked at first because there are many pairs.
-        linked = (one.parents or other.parents) and one.name != other.name
-        link = _link(one, other) if linked else None
+        linked = (first.parents or second.parents) and first.name != second.name
+        link = _link(first, second) if linked else None
         if link is not None:
-            steps = next((axis for axis in (one.step_axis(other), other.step_axis(one)) if axis is not None), None)
-            axes = [a for a in one.axes if a in other.axes and (steps is None or one.axes.index(a) != steps)]
-            sequence = max(2, one.lengths[steps]) if steps is not None and stated.n_records_is_public else A_BOUND
+            steps = next(
+                (axis for axis in (first.step_axis(second), second.step_axis(first)) if axis is not None), None
+            )
+            axes = [a for a in first.axes if a in second.axes and (steps is None or first.axes.index(a) != steps)]
+            sequence = (
+                max(2, first.lengths[steps]) if steps is not None and options.n_records_is_public else DEFAULT_BOUND
+            )
             bound = 1 if steps is None else sequence
             yield f"{link}, so what one person can change is in both.", tuple(axes[:1]), bound
 
 
-def _of_one(observed: Observation, stated: UnitOptions) -> _Open | None:
+def _question_about(observed: Observation, options: UnitOptions) -> _OpenQuestion | None:
     """What is open about one observed variable alone; None if nothing is."""
-    name, first, public = repr(observed.name), _first(observed), stated.n_records_is_public
-    several, n, most = observed.has_several_trials, observed.one_number_of_trials, _records_of_one(observed, public)
+    name, first, public = repr(observed.name), _offered_axis(observed), options.n_records_is_public
+    several, n, records = observed.has_several_trials, observed.common_n_trials, _records_per_entry(observed, public)
     trials = f"n={n} trials" if n is not None and public else "several trials"
     people = tuple(observed.axes[axis] for axis in first)
     if (chain := observed.step_axis(observed)) is not None:
@@ -378,66 +387,66 @@ def _of_one(observed: Observation, stated: UnitOptions) -> _Open | None:
             f"{name} takes its rows of {observed.table.name!r} from itself some steps earlier or later, so a person "
             "may stand behind a whole sequence of records.",
             others[:1],
-            max(observed.records_of_a_step, observed.lengths[chain] if public else A_BOUND),
+            max(observed.records_per_step, observed.lengths[chain] if public else DEFAULT_BOUND),
         )
     if several and observed.parents:
         parents = " and ".join(repr(parent) for parent, _ in observed.codes)
-        what = f"behind the observed parent {parents}: anyone who moves there takes all of them along."
-        return f"{name} holds {trials} {what}", people, most
+        detail = f"behind the observed parent {parents}: anyone who moves there takes all of them along."
+        return f"{name} holds {trials} {detail}", people, records
     if several and observed.integrated and observed.lengths:
-        what = f"in each row of {observed.table.name!r}, and a row may be one person or many."
-        return f"{name} holds {trials} {what}", people, most
+        detail = f"in each row of {observed.table.name!r}, and a row may be one person or many."
+        return f"{name} holds {trials} {detail}", people, records
     if observed.summed and (observed.record_axes or len(observed.summed) > 1):
         shape = " x ".join(map(str, observed.lengths))
         how_many = f"{shape} observations" if public else "observations"
         axes = ", ".join(map(repr, observed.axes))
-        what = f"over the axes ({axes}), and a person may stand behind several of them."
-        return f"{name} has {how_many} {what}", people, most
+        detail = f"over the axes ({axes}), and a person may stand behind several of them."
+        return f"{name} has {how_many} {detail}", people, records
     if observed.summed and several:
-        what = f"in each entry of {axis_text(people[0])}, and a person may stand behind several of them."
-        return f"{name} holds {trials} {what}", people, most
+        detail = f"in each entry of {axis_text(people[0])}, and a person may stand behind several of them."
+        return f"{name} holds {trials} {detail}", people, records
     return None
 
 
-def _link(one: Observation, other: Observation) -> str | None:
+def _link(first: Observation, second: Observation) -> str | None:
     """The relation of two observed variables by the codes of their parents, as a sentence; None if there is none."""
-    for child, parent in ((one, other), (other, one)):
+    for child, parent in ((first, second), (second, first)):
         for name, codes in child.codes:
             if same_data(codes, parent.stored):
-                called = "" if name == parent.name else f" ({name})"
-                return f"{child.name!r} takes its rows from what is observed in {parent.name!r}{called}"
+                suffix = "" if name == parent.name else f" ({name})"
+                return f"{child.name!r} takes its rows from what is observed in {parent.name!r}{suffix}"
         if child.step_axis(parent) is not None:
             return f"{child.name!r} takes its rows from what is observed in {parent.name!r} some steps earlier or later"
-    for name, codes in one.codes:
-        if any(same_data(codes, others) for _, others in other.codes):
-            return f"{one.name!r} and {other.name!r} take their rows from the same parent ({name})"
+    for name, codes in first.codes:
+        if any(same_data(codes, other_codes) for _, other_codes in second.codes):
+            return f"{first.name!r} and {second.name!r} take their rows from the same parent ({name})"
     return None
 
 
-def _first(observed: Observation) -> tuple[int, ...]:
+def _offered_axis(observed: Observation) -> tuple[int, ...]:
     """The axis that is offered as the axis of the people; empty where there is no axis."""
     return (*observed.summed, *observed.record_axes)[:1]
 
 
-def _records_of_one(observed: Observation, public: bool) -> int:
+def _records_per_entry(observed: Observation, public: bool) -> int:
     """How many records an entry of the offered axis holds, if that is public; otherwise a bound to start from."""
-    people = _first(observed)
-    trials = observed.one_number_of_trials
+    people = _offered_axis(observed)
+    trials = observed.common_n_trials
     others = [axis for axis in range(len(observed.axes)) if axis not in people]
     # The lengths of rows are those of the prior, so they are always public.
     known = public or (observed.trials is None and set(others) <= set(observed.record_axes))
     if trials is None or not known:
-        return A_BOUND
+        return DEFAULT_BOUND
     return max(1, trials * math.prod(observed.lengths[axis] for axis in others))
 
 
 # What the counts that a model observes know of people: whose records they are, and how many of each at most.
 
 
-_Known = tuple[Counts, Bound]
+_BoundedCounts = tuple[Counts, Bound]
 
 
-def add_count_bound(said: UnitOptions, observations: Sequence[Observation]) -> UnitOptions:
+def add_count_bound(options: UnitOptions, observations: Sequence[Observation]) -> UnitOptions:
     """What was said about people, with what :func:`pymc_dirdp.count` knows of them. No count is looked at.
 
     Raises
@@ -446,11 +455,11 @@ def add_count_bound(said: UnitOptions, observations: Sequence[Observation]) -> U
         If that contradicts what was said, or the number of records would be public although it depends on who the
         units are.
     """
-    said = replace(said, counted=None)
-    stored = {one.name: one.stored for one in observations}
+    options = replace(options, counted=None)
+    stored = {observed.name: observed.stored for observed in observations}
     bounded = {name: known for name in sorted(stored) if (known := known_bound(stored[name])) is not None}
     if not bounded:
-        return said
+        return options
     name = next(iter(bounded))
     unit = bounded[name][1].unit
     for other, (counts, bound) in bounded.items():
@@ -465,32 +474,32 @@ def add_count_bound(said: UnitOptions, observations: Sequence[Observation]) -> U
                 f"{name!r} counts records of each {unit!r}, and {other!r} of each {bound.unit!r}. A release protects "
                 "one kind of unit: count all for the same one."
             )
-    if said.unit:
+    if options.unit:
         raise ArgumentError(
-            f"{said.unit_text} and the counts of {name!r}, of at most so many records of each {unit!r}, both say who "
-            "is protected. Leave unit= out."
+            f"{options.unit_text} and the counts of {name!r}, of at most so many records of each {unit!r}, both say "
+            "who is protected. Leave unit= out."
         )
     # A unit has its records in each array that feeds a table.
     of_table = Counter[str]()
-    for one in observations:
-        of_table[one.table.name] += bounded[one.name][1].records if one.name in bounded else 0
+    for observed in observations:
+        of_table[observed.table.name] += bounded[observed.name][1].records if observed.name in bounded else 0
     most = max(of_table.values())
-    if said.contribution is None and (unknown := stored.keys() - bounded.keys()):
+    if options.contribution is None and (unknown := stored.keys() - bounded.keys()):
         raise ArgumentError(
             f"{name!r} counts at most so many records of each {unit!r}, and it is unknown how many of them "
             f"{min(unknown)!r} holds. Count both with unit={unit!r}, or pass contribution= for how many records "
             "of each table a person has at most."
         )
-    if said.contribution is not None and said.contribution < most:
+    if options.contribution is not None and options.contribution < most:
         raise ArgumentError(
-            f"contribution={said.contribution} is less than the {most} records of each {unit!r} that were counted. "
+            f"contribution={options.contribution} is less than the {most} records of each {unit!r} that were counted. "
             "Leave it out: the counts know it."
         )
-    Bound(unit, most).refuse_public_number(said.adjacency)
-    return replace(said, contribution=max(most, said.contribution or 1), counted=unit)
+    Bound(unit, most).refuse_public_number(options.adjacency)
+    return replace(options, contribution=max(most, options.contribution or 1), counted=unit)
 
 
-def known_bound(stored: Node) -> _Known | None:
+def known_bound(stored: Node) -> _BoundedCounts | None:
     """The counts that are observed, with their bound; None if they are another kind of array, or have none."""
     data = getattr(root_of(stored), "data", None)
     return (data, data.bound) if isinstance(data, Counts) and data.bound is not None else None

@@ -20,7 +20,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_dirdp.errors import InternalError, missing_values
 from pymc_dirdp.models.graph import Node, is_random, is_stored, operation, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import stored_observations
-from pymc_dirdp.models.model_options import ModelOptions, asked, refused
+from pymc_dirdp.models.model_options import ModelOptions, model_question, model_refusal
 from pymc_dirdp.models.questions import Answer
 
 
@@ -42,7 +42,7 @@ def refuse_free_variables(
         The dims along which variables have their records.
     """
     if model.potentials:
-        raise refused(
+        raise model_refusal(
             model.potentials[0].name,
             "is a Potential, of which nobody can tell whether it reads records",
             "Say it as a prior or as an observed variable. Weights of a survey are a covariate.",
@@ -51,14 +51,14 @@ def refuse_free_variables(
         name = str(rv.name)
         if np.dtype(rv.type.dtype).kind in "iub":
             if name.endswith("_unobserved"):
-                raise refused(name, "stands for missing values", missing_values())
-            raise refused(
+                raise model_refusal(name, "stands for missing values", missing_values())
+            raise model_refusal(
                 name,
                 "is a discrete free variable, which NUTS does not sample",
                 "Sum it out: a pm.Mixture has the probabilities of its states as weights.",
             )
         if any(dim in dims for dim in model.named_vars_to_dims.get(name, ()) if dim is not None):
-            raise refused(
+            raise model_refusal(
                 name,
                 "has an entry for each record, and effects of single persons are their data",
                 "Pass unit= with the axis of the people if an observation is all that a person answers: a pm.Normal "
@@ -68,40 +68,42 @@ def refuse_free_variables(
                 "effect[group].",
             )
         for node in ancestors([rv]):
-            if any(node is one or _shares_memory(node, one) for one in secret):
-                raise refused(
+            if any(node is array or _shares_memory(node, array) for array in secret):
+                raise model_refusal(
                     name, "has a prior that reads the records or their covariates", "Write the prior as numbers."
                 )
             if is_random(node) and node in model.observed_RVs:
-                raise refused(name, f"depends on the observed variable {node.name!r}", "Write the prior as numbers.")
+                raise model_refusal(
+                    name, f"depends on the observed variable {node.name!r}", "Write the prior as numbers."
+                )
 
 
-def refuse_unnamed_data(model: pm.Model, free: Sequence[Node], secret: Collection[Node], said: ModelOptions) -> None:
+def refuse_unnamed_data(model: pm.Model, free: Sequence[Node], secret: Collection[Node], options: ModelOptions) -> None:
     """Refuse a `pm.Data` that nobody said anything about: the private model would hold its values.
 
     Numbers of trials that are people have a question of their own, and covariates with an entry for each record, too.
     """
-    counted = model.observed_RVs if said.trials_are_people else []
+    counted = model.observed_RVs if options.trials_are_people else []
     trials = [parameters(rv)[1][0] for rv in counted if operation(rv) in ("Binomial", "Multinomial")]
-    spoken_of = [*secret, *(node for node in ancestors(trials) if isinstance(node, SharedVariable))]
+    answered = [*secret, *(node for node in ancestors(trials) if isinstance(node, SharedVariable))]
     read: dict[str, str] = {}
     for rv in [*free, *model.observed_RVs]:
-        for node in ancestors([rv], blockers=[one for one in free if one is not rv]):
+        for node in ancestors([rv], blockers=[other for other in free if other is not rv]):
             if (
-                any(node is one for one in model.data_vars)
-                and not any(node is one for one in spoken_of)
-                and not said.is_public(node.name)
-                and node.name not in said.levels
+                any(node is other for other in model.data_vars)
+                and not any(node is other for other in answered)
+                and not options.is_public(node.name)
+                and node.name not in options.levels
             ):
                 read.setdefault(str(node.name), str(rv.name))
     for data, variable in read.items():
-        raise asked(
+        raise model_question(
             variable,
             f"reads the data {data!r}",
             f"Pass public=[{data!r}] if anybody may know them, or write them as numbers.",
             Answer({"public": tuple(read)}),
             # Data with an entry for each record tell how many there are.
-            *([] if said.records_are_public else [Answer({"public": tuple(read), "adjacency": "replace-one"})]),
+            *([] if options.records_are_public else [Answer({"public": tuple(read), "adjacency": "replace-one"})]),
         )
 
 
@@ -138,25 +140,25 @@ def without_data(model: pm.Model, free: Sequence[Node], formulas: Sequence[Node]
         copy.set_initval(rv, None if isinstance(start, TensorVariable) else start)
         copy.add_named_variable(rv, dims=model.named_vars_to_dims.get(str(variable.name)))
     for variable in formulas:
-        one = memo[variable]
-        one.name = variable.name
-        copy.deterministics.append(one)
-        copy.add_named_variable(one, dims=model.named_vars_to_dims.get(str(variable.name)))
+        deterministic = memo[variable]
+        deterministic.name = variable.name
+        copy.deterministics.append(deterministic)
+        copy.add_named_variable(deterministic, dims=model.named_vars_to_dims.get(str(variable.name)))
     return copy
 
 
-def public_data(model: pm.Model, secret: Collection[Node], dims: Collection[str], said: ModelOptions) -> list[Node]:
+def public_data(model: pm.Model, secret: Collection[Node], dims: Collection[str], options: ModelOptions) -> list[Node]:
     """The `pm.Data` that were declared public and have no entry for each record, such as weights of strata.
 
     A number of records is compared with a length only where it is public itself.
     """
     observed = [stored_shape(stored_observations(rv, model)) for rv in model.observed_RVs]
-    compared = said.records_are_public and not said.trials_are_people
+    compared = options.records_are_public and not options.trials_are_people
     numbers = {shape[0] for shape in observed if shape and compared}
     return [
         array
         for array in model.data_vars
-        if said.is_public(array.name)
+        if options.is_public(array.name)
         and not any(array is other or _shares_memory(array, other) for other in secret)
         and not any(dim in dims for dim in model.named_vars_to_dims.get(str(array.name), ()))
         and not (array.type.ndim and stored_shape(array)[0] in numbers and stored_shape(array)[0] > 1)
@@ -173,23 +175,23 @@ def public_deterministics(
     array may be the records, and so may what a function of the user's own holds.
     """
     formulas, lengths = [], [length for dim, length in model.dim_lengths.items() if dim not in dims]
-    for one in model.deterministics:
-        if any(dim in dims for dim in model.named_vars_to_dims.get(str(one.name), ()) if dim is not None):
+    for deterministic in model.deterministics:
+        if any(dim in dims for dim in model.named_vars_to_dims.get(str(deterministic.name), ()) if dim is not None):
             continue
-        outside = [node for node in ancestors([one], blockers=list(free)) if node not in free]
-        if all(node in public or _is_harmless(node, lengths) for node in [*outside, *inside(outside)]):
-            formulas.append(one)
+        outside = [node for node in ancestors([deterministic], blockers=list(free)) if node not in free]
+        if all(node in public or _is_harmless(node, lengths) for node in [*outside, *inner_variables(outside)]):
+            formulas.append(deterministic)
     return formulas
 
 
-def inside(nodes: Iterable[Node]) -> list[Node]:
+def inner_variables(nodes: Iterable[Node]) -> list[Node]:
     """The variables inside of operations, such as those of the step of a scan."""
-    found: list[Node] = []
+    inner: list[Node] = []
     for op in {op for node in nodes for op in _operations(node)}:
         if isinstance(op, HasInnerGraph):
             graph = list(ancestors(op.inner_outputs))
-            found += [*graph, *inside(graph)]
-    return found
+            inner += [*graph, *inner_variables(graph)]
+    return inner
 
 
 def _operations(node: Node) -> list[Any]:
@@ -216,7 +218,9 @@ def _is_harmless(node: Node, lengths: Collection[Node]) -> bool:
     return not (is_stored(node) and node.type.ndim) or is_ravel
 
 
-def check_nothing_left(model: pm.Model, secret: Sequence[Node], own: Sequence[Node], dims: Collection[str]) -> None:
+def check_nothing_left(
+    model: pm.Model, secret: Sequence[Node], published: Sequence[Node], dims: Collection[str]
+) -> None:
     """Look at all that a model holds for data, and for dims of the records.
 
     No value and no length is looked at, so that the answer tells nothing of the data, and may come before a charge.
@@ -226,7 +230,7 @@ def check_nothing_left(model: pm.Model, secret: Sequence[Node], own: Sequence[No
     model : pymc.Model
     secret : sequence of Variable
         The stored arrays of observations and covariates of records.
-    own : sequence of Variable
+    published : sequence of Variable
         Those that hold what is published.
     dims : collection of str
         The dims along which variables have their records.
@@ -238,7 +242,11 @@ def check_nothing_left(model: pm.Model, secret: Sequence[Node], own: Sequence[No
     """
     variables = [*model.basic_RVs, *model.deterministics, *model.potentials, *model.value_vars]
     for node in ancestors(variables):
-        if is_stored(node) and not any(node is one for one in own) and any(_shares_memory(node, one) for one in secret):
+        if (
+            is_stored(node)
+            and not any(node is array for array in published)
+            and any(_shares_memory(node, array) for array in secret)
+        ):
             raise InternalError("A private model still contained an array of its data.")
     if any(dim in dims for dim in model.coords):
         raise InternalError("A private model still contained a dim with an entry for each record.")

@@ -25,7 +25,7 @@ from pymc_dirdp.counting.columns import (
 from pymc_dirdp.counting.counts import Counts
 from pymc_dirdp.counting.tables import count_families, table_shape
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.models.graph import Purpose, build_for
+from pymc_dirdp.models.graph import Purpose, set_purpose
 from pymc_dirdp.models.table import PYMC_NAMES, check_labels, is_path_name
 from pymc_dirdp.releases.axes import joined
 from pymc_dirdp.releases.choices import Structure
@@ -320,7 +320,7 @@ class NetworkTables:
 
 def _build(model: pm.Model, structure: object, target: str | None = None) -> None:
     """Remember what the model is for, and what it is from. Nobody reads the draw of a network as a posterior."""
-    build_for(model, Purpose("prediction", target, structure if isinstance(structure, Structure) else None))
+    set_purpose(model, Purpose("prediction", target, structure if isinstance(structure, Structure) else None))
 
 
 def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from pymc_dirdp.counting.columns import Categories, Frame, Otherwise, checked_ca
 from pymc_dirdp.counting.tables import coded_records
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.mixture import COMMON_SD, COMPONENTS, RANK, SLOPE_SD
-from pymc_dirdp.models.graph import Purpose, build_for
+from pymc_dirdp.models.graph import Purpose, set_purpose
 from pymc_dirdp.networks.builders import refuse_labels, refuse_names
 from pymc_dirdp.releases.pairs_drawn import RECORDS, WideColumns
 from pymc_dirdp.releases.pairs_view import COMPONENT
@@ -104,7 +104,7 @@ def latent_class(
         records, labels, otherwise=checked_otherwise(otherwise, labels), bound=bound, counts_column=counts
     )
     model = _model(labels, codes)
-    build_for(model, Purpose(wide=WideColumns(labels, bound)))
+    set_purpose(model, Purpose(wide=WideColumns(labels, bound)))
     return model
 
 

@@ -10,7 +10,7 @@ import xarray as xr
 
 from pymc_dirdp.mechanisms.outputs import DRAWS
 from pymc_dirdp.mechanisms.registry import by_class_name
-from pymc_dirdp.models.table import Table, dim_beside, dim_name, outcome_dim, plain_labels
+from pymc_dirdp.models.table import Table, dim_name, outcome_dim, plain_labels, unique_dim
 
 type ListedLabels = tuple[tuple[str, list[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
@@ -79,7 +79,7 @@ def renamed(dim: str) -> str:
     taken = {PUBLIC_TOTALS}
     for kind in by_class_name().values():
         taken |= {fact.name for fact in kind.facts if fact.is_variable} | {kind.publishes} - {DRAWS}
-    return dim_beside(dim, taken | {dim for name in taken if re.fullmatch(rf"{name}(_\d+)+", dim)})
+    return unique_dim(dim, taken | {dim for name in taken if re.fullmatch(rf"{name}(_\d+)+", dim)})
 
 
 # Several variables may share one axis, with a label for each of their combinations.

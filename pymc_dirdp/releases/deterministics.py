@@ -10,9 +10,9 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.subtensor import Subtensor
 
-from pymc_dirdp.models.graph import Node, compiling_plainly
+from pymc_dirdp.models.graph import Node, plain_mode
 from pymc_dirdp.models.table import is_path_name, is_variable_name
-from pymc_dirdp.models.without_data import inside, public_deterministics
+from pymc_dirdp.models.without_data import inner_variables, public_deterministics
 from pymc_dirdp.releases.view import LEFT_OUT
 
 
@@ -66,7 +66,7 @@ def _could_hold_data(formula: Node, drawn: Sequence[Node], draws: xr.Dataset, *,
     """Whether the numbers and entries of a formula could be a list of people, or their private number."""
     above = list(ancestors([formula], blockers=list(drawn)))
     cells = sum(draws[str(one.name)].isel(chain=0, draw=0).size for one in drawn if one in above)
-    steps = list(dict.fromkeys(node.owner for node in [*above, *inside(above)] if node.owner is not None))
+    steps = list(dict.fromkeys(node.owner for node in [*above, *inner_variables(above)] if node.owner is not None))
     entries = sum(isinstance(step.op, Subtensor) for step in steps)
     numbers = [
         np.asarray(value.data).item()
@@ -90,7 +90,7 @@ def _dims(variables: Sequence[Node], model: pm.Model) -> list[str]:
 def _computed(draws: xr.Dataset, names: list[str], model: pm.Model) -> xr.Dataset | None:
     """Draws and these Deterministics; None if one of them fails, or has a shape that does not fit."""
     try:
-        with compiling_plainly() as mode:
+        with plain_mode() as mode:
             values = pm.compute_deterministics(
                 draws, var_names=names, model=model, progressbar=False, compile_kwargs={"mode": mode}
             )

@@ -239,7 +239,7 @@ def _rests_on(stored: LoadedRelease) -> Lines:
 def _protects(stored: LoadedRelease) -> str:
     """Who is protected, and what is public about them, in two lines."""
     reading = stored.plan.reading
-    if reading.label != "record" or reading.stated.unit or reading.stated.counted:
+    if reading.label != "record" or reading.options.unit or reading.options.counted:
         return f"every {who(reading.label)}: {reading.neighbours}"
     if not reading.relation.records_are_public:
         return f"{protected_by(reading.label)}, and whether it is in the data"

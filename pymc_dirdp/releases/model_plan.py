@@ -86,7 +86,7 @@ def plan_of_model(guarantee: Guarantee, model: pm.Model, *, any_model: bool = Tr
     guarantee, options = Guarantee.checked(guarantee=guarantee), ModelOptions(**said)
     found = read_completely(model, options, "dirdp.plan(guarantee, model, any_model=True", plans=True)
     chosen = planned_tables(guarantee, found)
-    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, options.most_records)
+    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, options.max_records)
     effect = found.inputs.effect
     return ModelPlan(
         chosen,

@@ -22,16 +22,16 @@ from pymc_dirdp.inference.joint_rows import multiplications
 from pymc_dirdp.models.graph import (
     Node,
     Purpose,
-    build_for,
     evaluate,
     is_stored,
     operation,
     parameters,
     same_data,
+    set_purpose,
     stored_shape,
 )
 from pymc_dirdp.models.likelihoods import stored_observations
-from pymc_dirdp.models.model_options import NOISES, ModelOptions, asked, axes_of, refused
+from pymc_dirdp.models.model_options import NOISES, ModelOptions, axes_of, model_question, model_refusal
 from pymc_dirdp.models.outcome_kinds import (
     ask_whose_trials,
     has_several_trials,
@@ -40,10 +40,10 @@ from pymc_dirdp.models.outcome_kinds import (
     with_shares,
 )
 from pymc_dirdp.models.outcomes import Inputs, Outcomes, jointly_observed, people_axis, record_arrays
-from pymc_dirdp.models.person_effects import effect_of_person, integrated, refuse_long_format
+from pymc_dirdp.models.person_effects import effect_of_person, integrate_effect, refuse_long_format
 from pymc_dirdp.models.privacy_unit import as_code, refuse_unknown_axes
 from pymc_dirdp.models.public import numbers_to_name, refuse_copies
-from pymc_dirdp.models.questions import Answer, OpenQuestionError, completed
+from pymc_dirdp.models.questions import Answer, OpenQuestionError, read_or_ask
 from pymc_dirdp.models.refusals import REFUSALS, refusal
 from pymc_dirdp.models.whose_records import known_bound, refuse_lost_unit
 from pymc_dirdp.models.without_data import (
@@ -89,7 +89,7 @@ def read_completely(model: pm.Model, said: ModelOptions, verb: str, *, plans: bo
             _different_numbers(found)
         return found
 
-    return completed(attempt, said, verb)
+    return read_or_ask(attempt, said, verb)
 
 
 def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
@@ -135,7 +135,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
         raise ArgumentError(f"Name {min(both)!r} in public or in levels, not in both.")
     if said.unit:
         refuse_long_format(model, said)
-        refuse_unknown_axes([axes_of(rv, model) for rv in model.observed_RVs], said.stated)
+        refuse_unknown_axes([axes_of(rv, model) for rv in model.observed_RVs], said.unit_options)
     axes = {rv: people_axis(rv, model, said) for rv in model.observed_RVs if _asks_for_people(rv, said)}
     effect = effect_of_person(model, said)
     free = [rv for rv in model.free_RVs if effect is None or rv is not effect.variable]
@@ -144,13 +144,13 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
         name, stored = str(rv.name), stored_observations(rv, model)
         if any(node.owner is not None and isinstance(node.owner.op, Subtensor) for node in ancestors([stored])):
             # To say that the whole array is public would publish this part of it.
-            raise refused(
+            raise model_refusal(
                 name,
                 "observes a part of an array that the model may read elsewhere",
                 "Cut it before the model: pm.Data('observations', records[:, 0]) and observed= that.",
             )
         secret.append(stored)
-        if (known := known_bound(stored)) is not None and known[1].records > said.most_records:
+        if (known := known_bound(stored)) is not None and known[1].records > said.max_records:
             raise ArgumentError(
                 f"{name!r} counts at most {known[1].records} records of each {known[1].unit!r}. Pass "
                 f"contribution={known[1].records}, or count with contribution=1."
@@ -161,7 +161,7 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
         shape = stored_shape(stored)
         core: Any = rv.owner.op
         if not hasattr(core, "ndim_supp"):
-            raise refused(
+            raise model_refusal(
                 name,
                 f"is no plain random variable ({type(core).__name__})",
                 "Observe all records as they are, without total_size. Instead of pymc_extras.marginalize take a "
@@ -173,11 +173,11 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
             dims |= {dim for dim in model.named_vars_to_dims.get(name, ())[axis : axis + 1] if dim is not None}
     refuse_free_variables(model, free, secret, dims)
     refuse_unnamed_data(model, free, secret, said)
-    inputs = Inputs.of(model, free, effect)
+    inputs = Inputs.from_model(model, free, effect)
     alone = {str(rv.name): read_outcomes(rv, model, inputs, said) for rv in model.observed_RVs}
     outcomes = [one for name, one in alone.items() if name not in together]
     outcomes += [jointly_observed([alone[name] for name in group], said) for group in groups]
-    outcomes = integrated(outcomes, effect, model, groups)
+    outcomes = integrate_effect(outcomes, effect, model, groups)
     _refuse_shared_rows(outcomes, said)
     return ModelRead(model, free, inputs, outcomes, said, secret, frozenset(dims))
 
@@ -233,7 +233,7 @@ def _different_numbers(found: ModelRead) -> list[str]:
         If nobody has said that anybody may know it.
     """
     said = found.said
-    if not said.records_are_public or said.most_records > 1:
+    if not said.records_are_public or said.max_records > 1:
         return []
     numbers = {one.name: sum(one.numbers) for one in found.outcomes}
     apart = [frozenset(group) for group in said.disjoint or ()]
@@ -247,7 +247,7 @@ def _different_numbers(found: ModelRead) -> list[str]:
         first = next(iter(unnamed))
         other = max(differing[first], key=numbers.__getitem__)
         public = [one for of in unnamed.values() for one in of]
-        raise asked(
+        raise model_question(
             first,
             REFUSALS["different numbers"].reason.format(other=other),
             f"Pass public={as_code([*([] if isinstance(said.public, bool) else said.public), *public])} if anybody may "
@@ -279,7 +279,7 @@ def layout_of(one: Outcomes, found: ModelRead) -> Layout:
         return Layout((len(labels),), (f"{one.name}_count",), (labels,), rows_are_public=False)
     if len(rows) == 1:
         return Layout((len(outcomes),), (f"{one.name}_outcome",), (outcomes,), rows_are_public=public)
-    if public and (one.totals is None or found.said.most_records > 1):
+    if public and (one.totals is None or found.said.max_records > 1):
         cells = tuple(f"{row} | {outcome}" for row in rows for outcome in outcomes)
         return Layout((len(cells),), (f"{one.name}_cell",), (cells,), rows_are_public=False)
     dims = (f"{one.name}_row", f"{one.name}_outcome")
@@ -294,7 +294,7 @@ def counted(found: ModelRead, model: pm.Model) -> pm.Model:
     DataError
         If some observation is not what was said, bounded counts have lost their unit, or the model holds counts.
     """
-    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, found.said.most_records)
+    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, found.said.max_records)
     counts = {one.name: one.counts(model) for one in found.outcomes}
     used = ancestors([*found.model.basic_RVs, *found.model.deterministics])
     written = (node for node in used if is_stored(node) and node.type.ndim and not found.said.is_public(node.name))
@@ -312,7 +312,7 @@ def table_model(found: ModelRead, counts: Sequence[NDArray[np.int64]] | None) ->
         **Secret**: the counts of each table; made-up ones for planning.
     """
     with pm.Model(model=None) as tables:
-        build_for(tables, Purpose(of_counts=True))
+        set_purpose(tables, Purpose(of_counts=True))
         for k, one in enumerate(found.outcomes):
             laid = layout_of(one, found)
             for dim, labels in zip(laid.dims, laid.labels, strict=True):
@@ -336,7 +336,7 @@ def planned_tables(guarantee: Guarantee, found: ModelRead) -> Plan:
     layouts = {one.name: layout_of(one, found) for one in found.outcomes}
     options: dict[str, Any] = {
         "adjacency": said.relation,
-        "contribution": said.most_records,
+        "contribution": said.max_records,
         "public": [
             records_name(name)
             for name, laid in layouts.items()

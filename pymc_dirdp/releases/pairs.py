@@ -366,7 +366,7 @@ def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
     if plan.guarantee.is_pure:
         most = f"epsilon {up(pure, 4):.4g} at delta 0"
     whom = protected_by(reading.label)
-    if reading.stated.counted:
+    if reading.options.counted:
         whom = f"every {who(reading.label)}: {reading.neighbours}"
     guarantee = list(stated.lines(protects=whom, protected=plan.protected, most=most))
     truths, *others = NOT_PROTECTED

@@ -16,8 +16,8 @@ from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.counting.counts import tabulate
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.pairs import PairsMechanism
-from pymc_dirdp.models.graph import built_for, evaluate
-from pymc_dirdp.models.privacy_unit import stated
+from pymc_dirdp.models.graph import evaluate, purpose_of
+from pymc_dirdp.models.privacy_unit import unit_options
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.choices import check_budget_left, curves_of, refuse_unpaid_bins
@@ -67,7 +67,7 @@ def plan_of_pairs(guarantee: Guarantee, model: pm.Model, *, progressbar: bool = 
             raise ArgumentError("The records were counted with contribution= already. Leave it out here.")
         bound.refuse_public_number(options.adjacency)
         contribution = bound.records
-    people = stated(
+    people = unit_options(
         unit=None,
         contribution=contribution,
         public=(),
@@ -133,7 +133,7 @@ def sample_pairs(
 
 
 def _columns_of(model: pm.Model) -> WideColumns:
-    wide = built_for(model).wide
+    wide = purpose_of(model).wide
     assert isinstance(wide, WideColumns)
     return wide
 
@@ -143,10 +143,10 @@ def _read(model: pm.Model) -> list[Integers]:
     return list(np.ascontiguousarray(evaluate(model.rvs_to_values[model[RECORDS]]).T))
 
 
-def _n_records(model: pm.Model, stated: Any, *, public: bool) -> int | None:
+def _n_records(model: pm.Model, n_records: Any, *, public: bool) -> int | None:
     if not public:
-        return None if stated is None else integer(1, n_records=stated)
-    if stated is not None:
+        return None if n_records is None else integer(1, n_records=n_records)
+    if n_records is not None:
         raise ArgumentError("The number of records is public here, and the model states it. Leave n_records out.")
     return int(evaluate(model.rvs_to_values[model[RECORDS]]).shape[0])
 

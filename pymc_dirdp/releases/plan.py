@@ -19,8 +19,8 @@ from pymc_dirdp.literals import AdjacencyName, MechanismName, NoiseName, Objecti
 from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.registry import Dirichlet, Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.graph import built_for, is_wide
-from pymc_dirdp.models.privacy_unit import PrivacyUnit, Unit, UnitOptions, stated
+from pymc_dirdp.models.graph import is_wide, purpose_of
+from pymc_dirdp.models.privacy_unit import PrivacyUnit, Unit, UnitOptions, unit_options
 from pymc_dirdp.models.table import Table, check_names, plain_labels
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.models.whose_records import ModelTables, refuse_lost_unit, tables_and_people
@@ -165,7 +165,7 @@ class Options(MechanismOptions):
     @cached_property
     def stated(self) -> UnitOptions:
         """The statements about people."""
-        return stated(
+        return unit_options(
             unit=self.unit,
             contribution=self.contribution,
             public=() if isinstance(self.public, bool) else self.public,
@@ -303,7 +303,7 @@ def refuse_unsaid_units(chosen: Plan, model: pm.Model) -> None:
 
     It looks at what the model observes, so a ledger is charged before.
     """
-    said = chosen.reading.stated
+    said = chosen.reading.options
     if not said.unit and said.contribution is None:
         refuse_lost_unit({one.name for part in chosen.parts for one in part.table.likelihoods}, model)
 
@@ -313,7 +313,7 @@ def planned(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar:
     # The model comes first, so that swapped arguments are recognised.
     model = root_model(model)
     guarantee = Guarantee.checked(guarantee=guarantee)
-    purpose = built_for(model)
+    purpose = purpose_of(model)
     if "objective" not in planning and (objective := purpose.objective) is not None:
         # One mechanism for all tables leaves nothing to compare by what it predicts.
         planning["objective"] = objective if planning.get("mechanism") == "auto" else "estimate"
@@ -341,7 +341,7 @@ def planned(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar:
             PlannedTable(table, chosen[name], sizes[name], choices.get(name), totals[name])
             for name, table in by_name.items()
         ),
-        stated=reading.stated,
+        stated=reading.options,
         groups=reading.groups,
         n_units=reading.n_units,
         others=reading.others,
@@ -474,8 +474,8 @@ def refuse_second_planning(chosen: Plan, planning: Planning) -> None:
     """Refuse options beside a plan, also those that equal a default: the plan may have decided another value."""
     if (asked := planning.get("unit")) is not None:
         raise ArgumentError(
-            f"This plan protects {chosen.reading.stated.unit_text}; sample was asked for unit={asked!r}. Pass unit= to "
-            "plan() instead."
+            f"This plan protects {chosen.reading.options.unit_text}; sample was asked for unit={asked!r}. Pass unit= "
+            "to plan() instead."
         )
     if planning:
         raise ArgumentError(f"A plan already decides {', '.join(planning)}. Pass it to plan() instead.")
@@ -513,9 +513,9 @@ def tables_as_planned(chosen: Plan, model: pm.Model) -> tuple[Table, ...]:
     # else about them; and what mechanisms protect, which is what the plan's own reading says, is compared with that.
     found = tables_and_people(model, chosen.stated)
     public = found.reading.n_records_is_public
-    facts = [(table.as_in_a_text, found.n_records(table), found.public_totals(table)) for table in found.tables]
-    stated = [(part.table, part.n_records if public else None, part.totals) for part in chosen.parts]
-    if found.reading != chosen.reading or facts != stated:
+    facts = [(table.with_text_labels, found.n_records(table), found.public_totals(table)) for table in found.tables]
+    unit_options = [(part.table, part.n_records if public else None, part.totals) for part in chosen.parts]
+    if found.reading != chosen.reading or facts != unit_options:
         names = ", ".join(repr(part.table.name) for part in chosen.parts)
         raise UnsupportedModelError(
             f"The model is not the one that was planned: {names}, a prior, dims, a likelihood, whose records they are "

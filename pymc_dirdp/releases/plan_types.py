@@ -77,7 +77,7 @@ class PlannedTable(WithLayout):
     omitted_if_empty: ClassVar[frozenset[str]] = frozenset({"totals"})
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "table", self.table.as_in_a_text)
+        object.__setattr__(self, "table", self.table.with_text_labels)
         if self.mechanism.shape != self.table.shape:
             raise ArgumentError(f"the mechanism of {self.table.name!r} is for a table of another shape.")
         if self.n_records is not None:

@@ -201,9 +201,9 @@ def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:
     tables = [part.table for part in chosen.parts]
     observed = find_observations(tables, model)
     counts = {table.name: read_counts([one for one in observed if one.table is table]) for table in tables}
-    check_people(observed, chosen.reading.stated)
+    check_people(observed, chosen.reading.options)
     refuse_unsaid_units(chosen, model)
-    check_counts(tables, counts, chosen.reading.stated)
+    check_counts(tables, counts, chosen.reading.options)
     for part in chosen.parts:
         part.mechanism.check(counts[part.table.name])
     return counts

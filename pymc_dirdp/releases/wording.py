@@ -204,7 +204,7 @@ def assumed(reading: PrivacyUnit, tables: Iterable[Table]) -> tuple[str, ...]:
         f"anybody may know the number of trials or records of {name!r}"
         if name in observed
         else f"anybody may know the data {name!r} in a prior"
-        for name in reading.stated.public
+        for name in reading.options.public
     )
     return (*(sentence for sentence, needed in fixed.items() if needed), *named)
 

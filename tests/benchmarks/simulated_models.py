@@ -13,7 +13,7 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.models.graph import compiled_plainly
+from pymc_dirdp.models.graph import compile_plain
 from pymc_dirdp.models.outcomes import Outcomes
 from pymc_dirdp.releases.model_tables import ModelRead, layout_of
 from pymc_dirdp.releases.plan_types import PlannedTable
@@ -52,9 +52,9 @@ def prior_data(
     size = n_records or 0
     places = list(found.inputs.by_variable.values())
     log_p = {one.name: one.log_p for one in found.outcomes if one.kind != "counts"}
-    chances = compiled_plainly(places, list(log_p.values()))
+    chances = compile_plain(places, list(log_p.values()))
     observed = [found.model[one.name] for one in found.outcomes if one.kind == "counts"]
-    drawn: Any = compiled_plainly([], [*found.free, *observed])
+    drawn: Any = compile_plain([], [*found.free, *observed])
     to_point = _to_point(private)
     own = [private.rvs_to_values[private[str(rv.name)]].name for rv in found.free]
 
@@ -123,7 +123,7 @@ def _to_point(private: pm.Model) -> Callable[[Mapping[str, Any]], dict[str, Any]
         transform = private.rvs_to_transforms[rv]
         inputs = graph_replace(list(rv.owner.inputs), places, strict=False) if transform is not None else []
         transformed.append(places[rv] if transform is None else transform.forward(places[rv], *inputs))
-    function = compiled_plainly(list(places.values()), transformed)
+    function = compile_plain(list(places.values()), transformed)
     names = [private.rvs_to_values[rv].name for rv in free]
 
     def to_point(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class Chain:
         own = [model[str(rv.name)] for rv in found.free]
         values = [model.rvs_to_values[rv] for rv in model.free_RVs]
         self._names = [value.name for value in values]
-        self._back = compiled_plainly(values, model.replace_rvs_by_values(own))
+        self._back = compile_plain(values, model.replace_rvs_by_values(own))
         self._to_point = _to_point(model)
 
     def draws(self, start: Mapping[str, Any], rng: np.random.Generator, tune: int, draws: int) -> Array:

@@ -14,7 +14,7 @@ from pymc_dirdp.models.answers import Answers
 def test_combinations_are_those_of_a_loop():
     logs = log_softmax(np.random.default_rng(1).normal(size=(4, 3, 3)), axis=-1)
     logs[:, 0, 1] = -np.inf
-    answers = Answers.of("y", [logs])
+    answers = Answers.from_logs("y", [logs])
     values = np.array([-2, 0, 5])
     combinations = list(itertools.product([0, 2], [0, 1, 2], [0, 1, 2]))
     assert answers.cells == len(combinations)
@@ -26,7 +26,7 @@ def test_combinations_are_those_of_a_loop():
 
 def test_a_value_that_is_possible_at_some_point_is_an_answer():
     never, sometimes = np.array([[[0.0, -np.inf, -np.inf]]]), np.array([[[0.0, -np.inf, -1.0]]])
-    assert Answers.of("y", [never, sometimes]).of_questions[0].tolist() == [0, 2]
+    assert Answers.from_logs("y", [never, sometimes]).values_by_question[0].tolist() == [0, 2]
 
 
 def test_an_answer_without_a_probability_is_no_answer():

@@ -11,7 +11,7 @@ from pytensor.xtensor import as_xtensor
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import UnsupportedModelError
-from pymc_dirdp.models.graph import Purpose, build_for, built_for, initial_point, lowered
+from pymc_dirdp.models.graph import Purpose, initial_point, lower_dims, purpose_of, set_purpose
 from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.tables import root_model, tables
 
@@ -53,9 +53,9 @@ def test_tables_and_counts_are_those_of_the_model_with_axes():
 
 def test_a_model_with_axes_is_itself():
     model = with_axes()
-    assert lowered(model) is model
+    assert lower_dims(model) is model
     other = root_model(with_dims())
-    assert lowered(other) is other
+    assert lower_dims(other) is other
 
 
 def test_a_release_has_the_dims_and_the_deterministic():
@@ -119,9 +119,9 @@ def test_what_is_refused_is_refused_with_dims():
 
 def test_a_purpose_belongs_to_one_model_and_ends_with_it():
     model, other = pm.Model(), pm.Model()
-    build_for(model, Purpose("estimate", target="class"))
-    assert built_for(model).target == "class"
-    assert built_for(other) == Purpose()
+    set_purpose(model, Purpose("estimate", target="class"))
+    assert purpose_of(model).target == "class"
+    assert purpose_of(other) == Purpose()
     alive = weakref.ref(model)
     del model
     gc.collect()

@@ -9,7 +9,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
-from pymc_dirdp.models.likelihoods import unrolled
+from pymc_dirdp.models.likelihoods import unroll_chains
 from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.tables import root_model, tables
 from tests.planned import planned_sample
@@ -150,9 +150,9 @@ def test_states_in_data_stay_data(kind):
 
 def test_what_is_not_a_chain_stays_as_it_is():
     model = built(by_codes)
-    assert unrolled(model) is model
+    assert unroll_chains(model) is model
     other = root_model(built(chain))
-    assert unrolled(other) is other
+    assert unroll_chains(other) is other
 
 
 def test_a_name_that_is_taken_is_not_used_twice():

@@ -646,11 +646,11 @@ def test_raw_records_have_one_trial_each():
     assert not facts.trials_differ_along((0, 1))
     assert facts.numbered == ()
     assert not facts.has_several_trials
-    assert facts.one_number_of_trials == 1
+    assert facts.common_n_trials == 1
     sizes = facts.records_of((0,))
     assert sizes.dtype == np.int64
     np.testing.assert_array_equal(sizes, [3, 3, 3, 3])
-    assert facts.most_in_a_block((0,)) == 3
+    assert facts.max_records_in_block((0,)) == 3
 
 
 @pytest.mark.parametrize("trials", [[[5, 6], [9, 9]], [[1, 1], [1, 1]], [[1]], np.ones((0, 2), int)])
@@ -668,9 +668,9 @@ def test_one_number_of_trials_is_looked_at():
 
 def test_records_of_an_entry_are_its_trials():
     facts = observed([[5, 6], [9, 9]])
-    assert facts.one_number_of_trials is None
+    assert facts.common_n_trials is None
     np.testing.assert_array_equal(facts.records_of((0,)), [11, 18])
-    assert facts.most_in_a_block((0,)) == 18
+    assert facts.max_records_in_block((0,)) == 18
 
 
 @pytest.mark.parametrize(

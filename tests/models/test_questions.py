@@ -4,7 +4,7 @@ import pytest
 
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.privacy_unit import UnitOptions
-from pymc_dirdp.models.questions import Answer, OpenQuestionError, completed
+from pymc_dirdp.models.questions import Answer, OpenQuestionError, read_or_ask
 
 VERB = "dirdp.plan(guarantee, model"
 NUMBERS = Answer({"public": ("n",)}, "if anybody may know it")
@@ -25,7 +25,7 @@ def asked(*rules):
 
 
 def test_nothing_is_asked_where_nothing_is_open():
-    assert completed(asked(), UnitOptions(), VERB) == UnitOptions()
+    assert read_or_ask(asked(), UnitOptions(), VERB) == UnitOptions()
 
 
 def test_all_questions_stand_in_one_refusal_with_one_call():
@@ -35,7 +35,7 @@ def test_all_questions_stand_in_one_refusal_with_one_call():
         (lambda said: "x" not in said.public, "Refused: is x public? Pass public=.", [Answer({"public": ("x",)})]),
     )
     with pytest.raises(UnsupportedModelError) as caught:
-        completed(read, UnitOptions(adjacency="add-remove", public=("m",)), VERB)
+        read_or_ask(read, UnitOptions(adjacency="add-remove", public=("m",)), VERB)
     assert not isinstance(caught.value, OpenQuestionError)
     assert caught.value.__suppress_context__
     *lines, call = str(caught.value).splitlines()
@@ -50,7 +50,7 @@ def test_all_questions_stand_in_one_refusal_with_one_call():
 def test_other_answers_that_were_tried_are_named_in_words():
     read = asked((lambda said: said.public != ("n",) and not said.disjoint, "Refused: n?", [NUMBERS, GROUPS]))
     with pytest.raises(UnsupportedModelError) as caught:
-        completed(read, UnitOptions(), VERB)
+        read_or_ask(read, UnitOptions(), VERB)
     assert "For example, if anybody may know it:\n" in str(caught.value)
     assert str(caught.value).endswith(
         'The first question may also be answered by disjoint=[["a"], ["b"]] if nobody is in both.'
@@ -67,12 +67,12 @@ def test_an_answer_that_leads_to_a_refusal_is_not_offered(kind):
         return said
 
     with pytest.raises(UnsupportedModelError) as caught:
-        completed(read, UnitOptions(), VERB)
+        read_or_ask(read, UnitOptions(), VERB)
     assert 'model, disjoint=[["a"], ["b"]])' in str(caught.value)
     assert "public=" not in str(caught.value)
     # Where no answer helps, the refusal itself is said.
     with pytest.raises(kind, match=r"^Refused: no number is public\.$"):
-        completed(lambda said: read(said if said.public else UnitOptions(public=("n",))), UnitOptions(), VERB)
+        read_or_ask(lambda said: read(said if said.public else UnitOptions(public=("n",))), UnitOptions(), VERB)
 
 
 def test_no_answer_takes_another_one_back():
@@ -82,10 +82,10 @@ def test_no_answer_takes_another_one_back():
         (lambda said: said.unit != ("house",), "Refused: who is b?", [HOUSE]),
     )
     with pytest.raises(UnsupportedModelError, match=r"^Refused: who is a\?$"):
-        completed(read, UnitOptions(), VERB)
+        read_or_ask(read, UnitOptions(), VERB)
 
 
 def test_a_statement_that_changes_nothing_is_no_answer():
     read = asked((lambda _: True, "Refused: n?", [NUMBERS]))
     with pytest.raises(UnsupportedModelError, match=r"^Refused: n\?$"):
-        completed(read, UnitOptions(public=("n",)), VERB)
+        read_or_ask(read, UnitOptions(public=("n",)), VERB)

@@ -17,9 +17,9 @@ from scipy.special import gammaln
 from pymc_dirdp.errors import DirdpError
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.models.observations import find_observations, read_counts
-from pymc_dirdp.models.privacy_unit import stated
+from pymc_dirdp.models.privacy_unit import unit_options
 from pymc_dirdp.models.tables import tables
-from pymc_dirdp.models.whose_records import read
+from pymc_dirdp.models.whose_records import read_unit
 
 DIMS = ("x", "y", "z")
 ORDERS = (1.5, 2.0, 4.0)
@@ -177,9 +177,9 @@ def worst(world, relation):
     ]
     reading = None
     while reading is None:
-        said = stated(unit=world.unit, contribution=None, public=with_trials, disjoint=None)
+        said = unit_options(unit=world.unit, contribution=None, public=with_trials, disjoint=None)
         try:
-            reading = read(find_observations(found, model), model, replace(said, adjacency=relation))
+            reading = read_unit(find_observations(found, model), model, replace(said, adjacency=relation))
         except DirdpError as error:
             idle = [name for name in with_trials if f'public=["{name}"] changes nothing' in str(error)]
             if not idle:

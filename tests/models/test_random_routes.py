@@ -18,9 +18,9 @@ from pytensor.graph.replace import clone_replace
 from pymc_dirdp.errors import DirdpError
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.models.observations import find_observations, read_counts
-from pymc_dirdp.models.privacy_unit import stated
+from pymc_dirdp.models.privacy_unit import unit_options
 from pymc_dirdp.models.tables import tables
-from pymc_dirdp.models.whose_records import read
+from pymc_dirdp.models.whose_records import read_unit
 from pymc_dirdp.privacy.people import Contribution
 
 from .test_random_models import ALPHA, ORDERS, distribution, divergence
@@ -225,9 +225,9 @@ def worst(build, d, n, unit, relation, claimed=None):
     data = answers(rng, axes, d, n)
     model = model_of(build, data, d, n)
     every = tables(model)
-    said = stated(unit=unit, contribution=None, public=(), disjoint=None)
+    said = unit_options(unit=unit, contribution=None, public=(), disjoint=None)
     try:
-        reading = read(find_observations(every, model), model, replace(said, adjacency=relation))
+        reading = read_unit(find_observations(every, model), model, replace(said, adjacency=relation))
     except DirdpError:
         return None
     for table, cells in zip(every, counted_by_value(model, every, data, axes, d, n), strict=True):

@@ -13,9 +13,9 @@ from scipy.sparse import csr_matrix
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.models.cells import CellMap, Codes, Numbering, UnreadableError
-from pymc_dirdp.models.graph import compiled_plainly
+from pymc_dirdp.models.graph import compile_plain
 from pymc_dirdp.models.observations import find_observations, read_counts
-from pymc_dirdp.models.shares import reading_of
+from pymc_dirdp.models.shares import read_index_map
 
 N = 60
 RNG = np.random.default_rng(5)
@@ -379,7 +379,7 @@ def test_random_formulas_are_read_as_what_they_are_or_refused():
             cells = numbering.of_table(variable.name)
             maps[variable] = CellMap(cells, tuple(range(cells.ndim)), cells.ndim)
         try:
-            map_ = reading_of(node, maps, numbering)
+            map_ = read_index_map(node, maps, numbering)
         except UnreadableError:
             refused += 1
             continue
@@ -387,7 +387,7 @@ def test_random_formulas_are_read_as_what_they_are_or_refused():
         rows = [rng.dirichlet(np.ones(4), (2, 3)), rng.dirichlet(np.ones(2), 3)]
         shares = np.concatenate([row.ravel() for row in rows])
         indices = {axis.index: None for axis in map_.codes}
-        outputs = compiled_plainly([*variables, *codes], [node, *indices])
+        outputs = compile_plain([*variables, *codes], [node, *indices])
         for length in (5, 6, 2, 3, 4):
             given = [rng.integers(0, 2, length) for _ in codes]
             try:

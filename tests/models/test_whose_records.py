@@ -8,10 +8,10 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
-from pymc_dirdp.models.contributions import united
+from pymc_dirdp.models.contributions import unite
 from pymc_dirdp.models.graph import same_data, shift_axis
 from pymc_dirdp.models.observations import find_observations, read_counts
-from pymc_dirdp.models.privacy_unit import as_code, stated
+from pymc_dirdp.models.privacy_unit import as_code, unit_options
 from pymc_dirdp.models.tables import tables
 from pymc_dirdp.models.whose_records import check_people, tables_and_people
 from pymc_dirdp.privacy.people import Contribution
@@ -22,7 +22,7 @@ PEOPLE = 6
 
 
 def reading(model, relation="replace-one", **said):
-    return tables_and_people(model, stated(**NOTHING | said, adjacency=relation)).reading
+    return tables_and_people(model, unit_options(**NOTHING | said, adjacency=relation)).reading
 
 
 # Brute force: one person is replaced, and the counts may change by no more than what was read
@@ -179,13 +179,13 @@ def test_the_reading_of_single_records_is_refuted_by_the_same_check():
 )
 def test_contributions_to_one_table_are_united(parts, total, most):
     given = [Contribution(*part) for part in parts]
-    assert united(given, (5, 3), sum) == Contribution(*total)
-    assert united(given, (5, 3), max) == Contribution(*most)
+    assert unite(given, (5, 3), sum) == Contribution(*total)
+    assert unite(given, (5, 3), max) == Contribution(*most)
 
 
 def test_only_the_axes_that_differ_are_united():
     given = [Contribution(1, ("each", "own")), Contribution(1, ("each", "each"))]
-    assert united(given, (4, 5, 2), sum) == Contribution(1 + 5, ("each", "any"))
+    assert unite(given, (4, 5, 2), sum) == Contribution(1 + 5, ("each", "any"))
 
 
 # Words
@@ -235,7 +235,7 @@ def test_lines_are_python():
 )
 def test_what_cannot_be_said(said, words):
     with pytest.raises(ArgumentError, match=words):
-        stated(**NOTHING | said)
+        unit_options(**NOTHING | said)
 
 
 def test_one_axis_named_twice():
@@ -266,7 +266,7 @@ def texts(lengths):
 
 
 def test_a_person_with_more_records_than_stated_is_an_error_without_a_value():
-    said = stated(**NOTHING | {"unit": 0, "contribution": 7919})
+    said = unit_options(**NOTHING | {"unit": 0, "contribution": 7919})
     check_people(find_observations(tables(texts([7919, 3])), texts([7919, 3])), said)
     with pytest.raises(DataError, match="more than contribution=7919 records of 'words'") as caught:
         check_people(find_observations(tables(texts([7919, 7920])), texts([7919, 7920])), said)
@@ -280,8 +280,8 @@ def test_a_repeated_person_is_counted_over_all_its_records():
     said = {"unit": 0, "contribution": 6}
     assert reading(model, **said).contribution("b") == Contribution(6)
     with pytest.raises(DataError, match="'k'"):
-        check_people(find_observations(tables(model), model), stated(**NOTHING | said))
-    check_people(find_observations(tables(model), model), stated(**NOTHING | said | {"contribution": 7}))
+        check_people(find_observations(tables(model), model), unit_options(**NOTHING | said))
+    check_people(find_observations(tables(model), model), unit_options(**NOTHING | said | {"contribution": 7}))
 
 
 # The same data twice

@@ -17,7 +17,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.observations import find_observations, total_records
-from pymc_dirdp.models.privacy_unit import stated
+from pymc_dirdp.models.privacy_unit import unit_options
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.models.whose_records import tables_and_people
 
@@ -1332,7 +1332,7 @@ def built(build):
 def reading(animal):
     model = built(animal.build)
     nothing = {"unit": None, "contribution": None, "public": (), "disjoint": None}
-    said = stated(**nothing | animal.said)
+    said = unit_options(**nothing | animal.said)
     return tables_and_people(model, replace(said, adjacency=animal.relation)).reading, model
 
 
@@ -1344,7 +1344,7 @@ def of(**kinds):
 @of(read=True)
 def test_what_one_person_adds(animal):
     found, model = reading(animal)
-    every = tables(model, public=found.stated.public)
+    every = tables(model, public=found.options.public)
     assert found.label == animal.expected["unit"]
     blocks = {name: (adds.records, *adds.axes) for name, adds in found.contributions}
     assert blocks == animal.expected["blocks"]

@@ -11,7 +11,7 @@ from pytensor.graph.replace import graph_replace
 from scipy.special import gammaln, logsumexp
 from scipy.stats import poisson
 
-from pymc_dirdp.models.graph import compiled_plainly
+from pymc_dirdp.models.graph import compile_plain
 
 N = 60
 ACCEPTED, REFUSED = {}, {}
@@ -360,7 +360,7 @@ def of_pymc(rv, model, values):
     value = rv.type()
     logp = pm.logp(graph_replace([rv], places, strict=False)[0], value, warn_rvs=False)
     given = [np.asarray(values[free.name], dtype=place.dtype) for free, place in places.items()]
-    function = compiled_plainly([*places.values(), value], logp)
+    function = compile_plain([*places.values(), value], logp)
     return lambda observed: np.asarray(function(*given, np.asarray(observed, dtype=value.dtype)))
 
 

@@ -29,7 +29,7 @@ from pymc_dirdp.errors import (
     ReleaseError,
     UnsupportedModelError,
 )
-from pymc_dirdp.models.graph import compiled_plainly, is_random, origin
+from pymc_dirdp.models.graph import compile_plain, is_random, origin
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.without_data import check_nothing_left
 from pymc_dirdp.releases import noisy_tables
@@ -58,7 +58,7 @@ def likelihood_of(private):
 
 def term_at(private, **values):
     """The log-probability of the noisy tables where the free variables have these values."""
-    function = compiled_plainly(private.free_RVs, likelihood_of(private))
+    function = compile_plain(private.free_RVs, likelihood_of(private))
     return float(function(*[np.asarray(values[rv.name], dtype=float) for rv in private.free_RVs]))
 
 
@@ -384,10 +384,10 @@ def test_a_model_that_is_accepted(name):
         assert not any(map(is_random, inside))
     free, places = private.free_RVs, [rv.type() for rv in private.free_RVs]
     terms = graph_replace([likelihood_of(private)], dict(zip(free, places, strict=True)), strict=False)[0]
-    at = compiled_plainly(places, [terms, *pt.grad(terms, places, disconnected_inputs="ignore")])
+    at = compile_plain(places, [terms, *pt.grad(terms, places, disconnected_inputs="ignore")])
     rng, start = np.random.default_rng(1), private.initial_point(random_seed=1)
     nearby = {key: value + rng.normal(scale=0.2, size=np.shape(value)) for key, value in start.items()}
-    own = compiled_plainly([private.rvs_to_values[rv] for rv in free], private.replace_rvs_by_values(free))
+    own = compile_plain([private.rvs_to_values[rv] for rv in free], private.replace_rvs_by_values(free))
     here = own(*[nearby[private.rvs_to_values[rv].name] for rv in free])
     step = [1e-5 * np.abs(value) * rng.normal(size=np.shape(value)) for value in here]
     found, stored = (
