@@ -169,6 +169,7 @@ ROOMS_WITH_NOUNS = (
     "curator",
     "inference",
     "mechanisms",
+    "models",
     "numerics",
     "papers",
     "planning",

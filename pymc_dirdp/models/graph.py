@@ -172,8 +172,8 @@ def origin(variable: Node, *, through_rounding: bool = False) -> tuple[Node, tup
         inner = variable.owner.inputs[0]
         if isinstance(op, DimShuffle) and inner.owner is not None and isinstance(inner.owner.op, DimShuffle):
             before = inner.owner.inputs[0]
-            both = ["x" if axis == "x" else inner.owner.op.new_order[axis] for axis in op.new_order]
-            if both == list(range(before.type.ndim)):
+            composed = ["x" if axis == "x" else inner.owner.op.new_order[axis] for axis in op.new_order]
+            if composed == list(range(before.type.ndim)):
                 # Of two moves of axes, the second undoes the first.
                 variable = before
                 continue
