@@ -314,7 +314,7 @@ class NetworkTables:
                 p = pm.Dirichlet(f"p_{name}", a=prior, dims=dims)
                 pm.Multinomial(f"n_{name}", n=np.asarray(cells).sum(axis=-1), p=p, observed=cells, dims=dims)
         if not self.axes:
-            build_for(model, Purpose("prediction"))
+            set_purpose(model, Purpose("prediction"))
         return model
 
 
