@@ -19,7 +19,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.cli import main as command_line
 from pymc_dirdp.models.model_options import ModelOptions
-from pymc_dirdp.releases.model_tables import planned_tables, read_model
+from pymc_dirdp.releases.model_tables import plan_tables, read_model
 from pymc_dirdp.releases.noisy_tables import with_terms
 from tests.planned import planned_sample
 
@@ -322,7 +322,7 @@ def seen_before_the_charge(make, n):
             make(n)
         options = ModelOptions(adjacency="add-remove", **MODELS[make][0])
         found = read_model(model, options)
-        chosen = planned_tables(PURE, found)
+        chosen = plan_tables(PURE, found)
         private = with_terms(found, chosen, None)
     except dirdp.errors.DirdpError as error:
         return type(error), str(error)

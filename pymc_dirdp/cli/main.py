@@ -290,10 +290,10 @@ def release(
         # Without a ledger and a public number of records, the plan rests on the number in the data.
         first = budget is None and number is None and facts.adjacency == "replace-one"
         model = _model(facts, data, number) if first else _made_up(facts, number)
-        from pymc_dirdp.releases.ledger_charge import Sealed
+        from pymc_dirdp.releases.ledger_charge import SealedRecords
         from pymc_dirdp.releases.release import sample_sealed
 
-        sealed = Sealed(lambda: model if first else _model(facts, data, number), budget)
+        sealed = SealedRecords(lambda: model if first else _model(facts, data, number), budget)
         chosen = given or _plan(facts, model)
         drawn = sample_sealed(chosen, model, sealed, progressbar=False)
         dirdp.save(drawn, aside)

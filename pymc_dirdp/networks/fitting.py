@@ -28,7 +28,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.releases.axes import ListedLabels, labels_of
 from pymc_dirdp.releases.draws import measurements_of_table
-from pymc_dirdp.releases.inference_setup import checked
+from pymc_dirdp.releases.inference_setup import open_verified
 from pymc_dirdp.releases.opened import (
     TEXT_GROUP,
     LoadedRelease,
@@ -319,7 +319,7 @@ def measurements_of(release: Published) -> tuple[tuple[Family, ...], tuple[Measu
     ArgumentError
         If a table was not released by noise on counts.
     """
-    stored = checked(release)
+    stored = open_verified(release)
     families, measurements = [], []
     for name, table in stored.tables.items():
         if table.prior.shape[-1] == 1:

@@ -28,7 +28,7 @@ from pymc_dirdp.plots.kinds import drawn_by, is_release, refuse
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.claims import Claiming
-from pymc_dirdp.releases.facts import in_range
+from pymc_dirdp.releases.facts import range_text
 from pymc_dirdp.releases.opened import LoadedRelease, content_of, open_release
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.wording import abbreviated
@@ -249,7 +249,7 @@ def plot_frontier(frontier: Frontier, *, ax: Axes | None = None) -> Axes:
         ax.plot([x for x, _ in points], [y for _, y in points], label=label, **look)
     first = frontier.guarantees[0]
     fixed = "".join(
-        f" at {name} = {in_range([one.fixed[name] for one in frontier.guarantees])}" for name in first.fixed
+        f" at {name} = {range_text([one.fixed[name] for one in frontier.guarantees])}" for name in first.fixed
     )
     log_axis(ax.xaxis)
     log_axis(ax.yaxis)

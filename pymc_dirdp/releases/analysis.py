@@ -24,7 +24,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.arviz_groups import (
     data_of,
     dataset_of,
-    later_groups,
+    deferred_groups,
     likelihood_attributes,
     sample_axes,
 )
@@ -116,44 +116,47 @@ def analyse(
     (4, 1000, 4)
     """
     draws, chains = integer(1, draws=draws), integer(1, chains=chains)
-    found = inferences(release, prior, n_prior, row_prior, same_records)
-    with Bar(len(found.tables), "tables", shown=progressbar) as bar:
+    inference = inferences(release, prior, n_prior, row_prior, same_records)
+    with Bar(len(inference.tables), "tables", shown=progressbar) as bar:
         rng = generator(random_seed)
-        drawn = found.distributions.draw(chains * draws, rng, bar)
-    evidence = found.distributions.log_evidence
-    effective = [chains * draws if (one := drawn[name].effective) is None else one for name in found.tables]
+        posterior_draws = inference.distributions.draw(chains * draws, rng, bar)
+    evidence = inference.distributions.log_evidence
+    sizes = [posterior_draws[name].effective for name in inference.tables]
     stats = {
-        "effective_draws": ("table", effective),
-        "acceptance": ("table", [drawn[name].acceptance for name in found.tables]),
+        "effective_draws": ("table", [chains * draws if size is None else size for size in sizes]),
+        "acceptance": ("table", [posterior_draws[name].acceptance for name in inference.tables]),
         "log_evidence": (("table",) if isinstance(evidence, list) else (), evidence),
     }
-    later = later_groups(found, drawn, chains, seed=rng.integers(2**63, size=2).tolist())
+    deferred = deferred_groups(inference, posterior_draws, chains, seed=rng.integers(2**63, size=2).tolist())
     arrays = {
         # Of a Beta the release shows the shares of success.
         "/posterior": {
             name: _drawn(
-                drawn[name].shares[..., 0] if seen.family == "beta" else drawn[name].shares, chains, seen.share_labels
+                posterior_draws[name].shares[..., 0] if output.family == "beta" else posterior_draws[name].shares,
+                chains,
+                output.share_labels,
             )
-            for name, seen in found.tables.items()
+            for name, output in inference.tables.items()
         },
         "/latent_counts": {
-            name: _drawn(drawn[name].counts, chains, seen.cell_labels) for name, seen in found.tables.items()
+            name: _drawn(posterior_draws[name].counts, chains, output.cell_labels)
+            for name, output in inference.tables.items()
         },
-        "/observed_data": data_of(found),
-        **{f"/{name}": group for name, group in later.items()},
+        "/observed_data": data_of(inference),
+        **{f"/{name}": group for name, group in deferred.items()},
     }
     tree = tree_of(
         {path: dataset_of(group) for path, group in arrays.items()}
-        | {"/sample_stats": xr.Dataset(stats, {"table": list(found.tables)})}
+        | {"/sample_stats": xr.Dataset(stats, {"table": list(inference.tables)})}
     )
-    tree.attrs = _attributes(found)
+    tree.attrs = _attributes(inference)
     if model is None:
         return tree
     # Anyone who has no model waits for no compiler.
     from pymc_dirdp.models.tables import root_model
     from pymc_dirdp.releases.deterministics import with_deterministics
 
-    is_public = all(seen.n_records is not None for seen in found.tables.values())
+    is_public = all(output.n_records is not None for output in inference.tables.values())
     return with_deterministics(tree, root_model(model), size_is_public=is_public)
 
 
@@ -162,20 +165,20 @@ def _drawn(values: NDArray[Any], chains: int, labels: Labels) -> tuple[NDArray[A
     return in_chains, (*sample_axes(chains, in_chains.shape[1]), *labels)
 
 
-def _attributes(found: Inferences) -> dict[str, str]:
+def _attributes(inference: Inferences) -> dict[str, str]:
     attributes = {
         "inference_library": "pymc_dirdp",
         "inference_library_version": library_version(),
         "method": (
             "Hamiltonian Monte Carlo around Laplace's approximation, given noisy marginals"
-            if any(seen.measurements for seen in found.tables.values())
+            if any(output.measurements for output in inference.tables.values())
             else "exact independent draws given what was published"
         ),
-        "conditional_on": " | ".join(f"{name}: {found.conditions(name)}" for name in found.tables),
-        "consistency": found.consistency,
-        **likelihood_attributes(found),
+        "conditional_on": " | ".join(f"{name}: {inference.conditions(name)}" for name in inference.tables),
+        "consistency": inference.consistency,
+        **likelihood_attributes(inference),
     }
-    if any(origin.reproducible for origin in found.origins):
+    if any(origin.reproducible for origin in inference.origins):
         attributes["reproducible"] = "not private"
     return attributes
 
@@ -313,37 +316,37 @@ class Estimates(Tabular):
         """
         import pandas as pd
 
-        axes = {name: [part for axis in own for part in divided(*axis)] for name, own in self.axes.items()}
+        axes = {name: [part for axis in table_axes for part in divided(*axis)] for name, table_axes in self.axes.items()}
         published = {name: dict(_numbered(values)) for name, values in self.published.items()}
         outputs = dict.fromkeys(("noisy_count", "draw", *itertools.chain.from_iterable(published.values())))
-        variables = dict.fromkeys(variable for own in axes.values() for variable, _ in own)
+        variables = dict.fromkeys(variable for table_axes in axes.values() for variable, _ in table_axes)
         numbers = list(self._numbers())
         taken = ["table", *outputs, *itertools.islice(numbers[0], 1, None)]
         # A variable may have the name of another column.
         columns = [f"{name} (variable)" if name in taken else name for name in variables]
         rows = []
-        for name, own in axes.items():
-            cells = itertools.product(*(labels for _, labels in own))
+        for name, table_axes in axes.items():
+            cells = itertools.product(*(labels for _, labels in table_axes))
             for i, (labels, row) in enumerate(zip(cells, numbers, strict=False)):
-                label_of = dict(zip((variable for variable, _ in own), labels, strict=True))
+                label_of = dict(zip((variable for variable, _ in table_axes), labels, strict=True))
                 values = [published[name][output].flat[i] if output in published[name] else None for output in outputs]
                 rows.append([name, *map(label_of.get, variables), *values, *itertools.islice(row.values(), 1, None)])
-            del numbers[: math.prod(len(labels) for _, labels in own)]
+            del numbers[: math.prod(len(labels) for _, labels in table_axes)]
         # Of mixed types, because integers beside an empty field would become floating-point numbers.
         frame = pd.DataFrame(rows, columns=["table", *columns, *taken[1:]], dtype=object)
         return frame.astype({name: _number_type(frame[name]) for name in taken[1:]})
 
     def _numbers(self) -> Any:
-        for name, found in self.tables.items():
+        for name, estimate in self.tables.items():
             numbers = {
-                "share": (found.share_means, found.share_sds, found.share_intervals),
-                "count": (found.count_means, found.count_sds, found.count_intervals),
+                "share": (estimate.share_means, estimate.share_sds, estimate.share_intervals),
+                "count": (estimate.count_means, estimate.count_sds, estimate.count_intervals),
             }
             for i, cell in enumerate(self.cells[name]):
                 row = {"cell": cell}
                 for what, (means, sds, intervals) in numbers.items():
                     row |= {what: means[i], f"{what}_sd": sds[i]}
-                    for level, (low, high) in zip(found.prob, intervals[:, i], strict=True):
+                    for level, (low, high) in zip(estimate.prob, intervals[:, i], strict=True):
                         row |= {f"{what}_low_{level:g}": low, f"{what}_high_{level:g}": high}
                 yield row
 
@@ -354,12 +357,12 @@ class Estimates(Tabular):
         percent = f"{100 * float(f'{level:g}'):g} %"
         for numbers in self._numbers():
             row = {"cell": numbers["cell"]}
-            for what, called, interval in (("share", "share", percent), ("count", "records", f"{percent} of records")):
+            for what, title, interval in (("share", "share", percent), ("count", "records", f"{percent} of records")):
                 ends = (numbers[f"{what}_{end}_{level:g}"] for end in ("low", "high"))
-                row[called], row[interval] = uncertain(numbers[what], numbers[f"{what}_sd"], *ends)
+                row[title], row[interval] = uncertain(numbers[what], numbers[f"{what}_sd"], *ends)
             rows.append(row)
         # The shares in a table of one category are known, and would make the error look small.
-        sds = [sd for found in self.tables.values() for sd in found.share_sds.tolist() if sd > 0]
+        sds = [sd for estimate in self.tables.values() for sd in estimate.share_sds.tolist() if sd > 0]
         typical = math.sqrt(sum(sd**2 for sd in sds) / max(len(sds), 1))
         return (
             ("What the release says",),
@@ -367,7 +370,7 @@ class Estimates(Tabular):
             (
                 f"Typical error: {typical:.2g} of a share.",
                 "± is one standard deviation: of records by the noise, of a share by the sample, too.",
-                *(f"Given {one}." for one in self.conditions),
+                *(f"Given {condition}." for condition in self.conditions),
             ),
         )
 
@@ -433,15 +436,16 @@ def estimate(
         return _of_pairs(pairs, seed_of(release), prob, columns, progressbar=progressbar)
     if columns is not None:
         raise ArgumentError("columns= names those of a wide table. Leave it out: all tables are estimated.")
-    found = inferences(release, prior, n_prior, row_prior, same_records)
-    with Bar(len(found.tables), "tables", shown=progressbar) as bar:
-        tables = found.distributions.estimate(list(prob), bar)
+    inference = inferences(release, prior, n_prior, row_prior, same_records)
+    with Bar(len(inference.tables), "tables", shown=progressbar) as bar:
+        tables = inference.distributions.estimate(list(prob), bar)
     return Estimates(
         tables,
-        {name: _axes(seen) for name, seen in found.tables.items()},
-        {name: seen.cell_values for name, seen in found.tables.items()},
+        {name: _axes(output) for name, output in inference.tables.items()},
+        {name: output.cell_values for name, output in inference.tables.items()},
         tuple(
-            "; ".join(filter(None, (f"{name}: {found.conditions(name)}", tables[name].caveat))) for name in found.tables
+            "; ".join(filter(None, (f"{name}: {inference.conditions(name)}", tables[name].caveat)))
+            for name in inference.tables
         ),
     )
 
@@ -458,21 +462,21 @@ def _of_pairs(
     # The fit, and those of its errors.
     with Bar(FITS * STEPS, "steps", shown=progressbar) as bar:
         errors = release.errors(seed, bar)
-    found = {", ".join(table): errors.estimate([place[name] for name in table], prob) for table in tables}
+    estimates = {", ".join(table): errors.estimate([place[name] for name in table], prob) for table in tables}
     return Estimates(
-        found,
+        estimates,
         {", ".join(table): tuple((name, labels[name]) for name in table) for table in tables},
         {", ".join(table): release.noisy_counts([place[name] for name in table]) for table in tables},
-        tuple(dict.fromkeys(estimate.caveat for estimate in found.values())),
+        tuple(dict.fromkeys(estimate.caveat for estimate in estimates.values())),
     )
 
 
 def _numbered(values: Sequence[tuple[str, Array]]) -> Iterator[tuple[str, Array]]:
     """What was published of the cells of a table, by the names of columns."""
-    seen = Counter[str]()
+    numbers_by_kind = Counter[str]()
     for kind, array in values:
-        seen[kind] += 1
-        yield (kind if seen[kind] == 1 else f"{kind}_{seen[kind]}"), array
+        numbers_by_kind[kind] += 1
+        yield (kind if numbers_by_kind[kind] == 1 else f"{kind}_{numbers_by_kind[kind]}"), array
 
 
 def _number_type(column: Any) -> str:
@@ -482,9 +486,9 @@ def _number_type(column: Any) -> str:
     return "Int64" if is_whole else "float64"
 
 
-def _axes(seen: ObservedTable) -> CellAxes:
+def _axes(output: ObservedTable) -> CellAxes:
     """The axes of the table of counts, with their labels, which are numbers where there are none."""
     return tuple(
         (name, list(range(size) if labels is None else labels))
-        for size, (name, labels) in zip(seen.prior.shape, seen.cell_labels, strict=True)
+        for size, (name, labels) in zip(output.prior.shape, output.cell_labels, strict=True)
     )

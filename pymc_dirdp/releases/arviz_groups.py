@@ -46,56 +46,59 @@ def sample_axes(chains: int, draws: int) -> Labels:
     return ("chain", np.arange(chains)), ("draw", np.arange(draws))
 
 
-def data_of(found: Inferences) -> LabelledArrays:
+def data_of(inference: Inferences) -> LabelledArrays:
     """What was published, by table: integers where all of it are; of several releases by table and their number."""
     arrays: LabelledArrays = {}
-    for name, seen in found.tables.items():
-        for number, (values, labels) in enumerate(seen.observed):
+    for name, output in inference.tables.items():
+        for number, (values, labels) in enumerate(output.observed):
             integers = np.all((values == np.floor(values)) & (np.abs(values) < 2.0**53))
-            arrays[_data_name(found, name, number)] = values.astype(np.int64) if integers else values.copy(), labels
+            arrays[_data_name(inference, name, number)] = values.astype(np.int64) if integers else values.copy(), labels
     return arrays
 
 
-def _data_name(found: Inferences, name: str, release: int) -> str:
-    return name if len(found.origins) == 1 else f"{name}_release_{release}"
+def _data_name(inference: Inferences, name: str, release: int) -> str:
+    return name if len(inference.origins) == 1 else f"{name}_release_{release}"
 
 
-def later_groups(
-    found: Inferences, drawn: Mapping[str, Draws], chains: int, seed: Sequence[int]
+def deferred_groups(
+    inference: Inferences, posterior_draws: Mapping[str, Draws], chains: int, seed: Sequence[int]
 ) -> dict[str, LabelledArrays]:
     """The groups that are computed when they are looked at, by name.
 
     Parameters
     ----------
-    found : Inferences
-    drawn : mapping of str to Draws
+    inference : Inferences
+    posterior_draws : mapping of str to Draws
         Of the posterior, by table.
     chains : int
     seed : sequence of int
         Of the replicates.
     """
-    draws = len(next(iter(drawn.values())).shares)
+    draws = len(next(iter(posterior_draws.values())).shares)
     sampled = sample_axes(chains, draws // chains)
 
-    def later(compute: Callable[[], NDArray[Any]], shape: tuple[int, ...], labels: Labels, dtype: Any) -> Any:
+    def deferred(compute: Callable[[], NDArray[Any]], shape: tuple[int, ...], labels: Labels, dtype: Any) -> Any:
         array = Deferred(compute, (chains, draws // chains, *shape), np.dtype(dtype))
         return LazilyIndexedArray(array), (*sampled, *labels)
 
-    left_out, replicated = without_likelihood(found), cache(lambda: replicates(found, drawn, seed))
+    left_out, replicated = (
+        tables_without_likelihood(inference),
+        cache(lambda: replicates(inference, posterior_draws, seed)),
+    )
     groups: dict[str, LabelledArrays] = {"posterior_predictive": {}, "log_likelihood": {}, "log_prior": {}}
-    for name, (values, labels) in data_of(found).items():
-        of_data = partial(lambda name: replicated()[name], name)
-        groups["posterior_predictive"][name] = later(of_data, values.shape, labels, values.dtype)
-    for name, seen in found.tables.items():
-        shares, rows, of_rows = drawn[name].shares, seen.prior.shape[:-1], seen.cell_labels[:-1]
-        if not seen.measurements:
-            density = partial(log_dirichlet, found.prior(name), shares)
-            groups["log_prior"][name] = later(density, rows, of_rows, np.float64)
+    for name, (values, labels) in data_of(inference).items():
+        replicate = partial(lambda name: replicated()[name], name)
+        groups["posterior_predictive"][name] = deferred(replicate, values.shape, labels, values.dtype)
+    for name, output in inference.tables.items():
+        shares, rows, row_labels = posterior_draws[name].shares, output.prior.shape[:-1], output.cell_labels[:-1]
+        if not output.measurements:
+            density = partial(log_dirichlet, inference.prior(name), shares)
+            groups["log_prior"][name] = deferred(density, rows, row_labels, np.float64)
         if name not in left_out:
-            by_row = has_independent_rows(seen)
-            likelihood = partial(log_likelihood, seen, found.beliefs[name], shares)
-            shape, labels = (rows, of_rows) if by_row else ((), ())
-            groups["log_likelihood"][name] = later(likelihood, shape, labels, np.float64)
+            by_row = has_independent_rows(output)
+            likelihood = partial(log_likelihood, output, inference.beliefs[name], shares)
+            shape, labels = (rows, row_labels) if by_row else ((), ())
+            groups["log_likelihood"][name] = deferred(likelihood, shape, labels, np.float64)
     return {name: arrays for name, arrays in groups.items() if arrays}
 
 
@@ -117,7 +120,7 @@ def _logarithms(shares: Array) -> Array:
 # New releases with the same shares.
 
 
-def replicates(found: Inferences, drawn: Mapping[str, Draws], seed: Sequence[int]) -> dict[str, Array]:
+def replicates(inference: Inferences, posterior_draws: Mapping[str, Draws], seed: Sequence[int]) -> dict[str, Array]:
     """What another release would publish, one for each draw of the shares; by variable of the data.
 
     A row has as many new records as it has in the draw: the public number, or one from the posterior of a private one.
@@ -125,66 +128,74 @@ def replicates(found: Inferences, drawn: Mapping[str, Draws], seed: Sequence[int
 
     Parameters
     ----------
-    found : Inferences
-    drawn : mapping of str to Draws
+    inference : Inferences
+    posterior_draws : mapping of str to Draws
         By table.
     seed : sequence of int
     """
     rng, counts = np.random.default_rng(seed), dict[str, Integers]()
-    for name in sorted(found.tables, key=lambda name: name != found.classes):
-        totals = drawn[name].counts.sum(axis=-1) if found.classes in (None, name) else counts[str(found.classes)]
-        counts[name] = _multinomial(totals, drawn[name].shares, found.tables[name].least, rng)
+    for name in sorted(inference.tables, key=lambda name: name != inference.classes):
+        totals = (
+            posterior_draws[name].counts.sum(axis=-1)
+            if inference.classes in (None, name)
+            else counts[str(inference.classes)]
+        )
+        counts[name] = _multinomial(totals, posterior_draws[name].shares, inference.tables[name].least, rng)
     # Noise is drawn for so many cells at once.
-    draws, cells = len(next(iter(counts.values()))), sum(seen.prior.size for seen in found.tables.values())
+    draws, cells = len(next(iter(counts.values()))), sum(output.prior.size for output in inference.tables.values())
     parts = math.ceil(draws * cells / 2**22)
-    several = [
-        [origin.replicates(dict(zip(counts, some, strict=True)), rng) for origin in found.origins]
-        for some in zip(*(np.array_split(values, parts) for values in counts.values()), strict=True)
+    batches = [
+        [origin.replicates(dict(zip(counts, batch, strict=True)), rng) for origin in inference.origins]
+        for batch in zip(*(np.array_split(values, parts) for values in counts.values()), strict=True)
     ]
     return {
-        _data_name(found, name, number): np.concatenate([part[number][name] for part in several])
-        for number in range(len(found.origins))
-        for name in found.tables
+        _data_name(inference, name, number): np.concatenate([part[number][name] for part in batches])
+        for number in range(len(inference.origins))
+        for name in inference.tables
     }
 
 
 def _multinomial(totals: Integers, shares: Array, least: int, rng: np.random.Generator) -> Integers:
     """New counts, given that every cell holds so many at least: rows with too few are drawn given that."""
     counts = rng.multinomial(totals, shares / shares.sum(axis=-1, keepdims=True))
-    for place in map(tuple, np.argwhere((counts < least).any(axis=-1)).tolist()) if least else ():
+    for index in map(tuple, np.argwhere((counts < least).any(axis=-1)).tolist()) if least else ():
         row = RowPosterior(
             alpha=np.ones(shares.shape[-1]),
-            total=int(totals[place]),
+            total=int(totals[index]),
             log_likelihood=RowLikelihood.of_nothing().cell_loglik,
             least=least,
-            log_shares=_logarithms(shares[place]),
+            log_shares=_logarithms(shares[index]),
         )
-        counts[place] = row.batch.draw(1, rng)[0, 0]
+        counts[index] = row.batch.draw(1, rng)[0, 0]
     return counts
 
 
 # What was published, given the shares.
 
 
-def without_likelihood(found: Inferences) -> dict[str, str]:
+def tables_without_likelihood(inference: Inferences) -> dict[str, str]:
     """The tables that have no likelihood by themselves, and why."""
-    if found.classes is not None:
-        return dict.fromkeys(found.tables, "taken together with other tables; same_records=False reads each by itself")
+    if inference.classes is not None:
+        return dict.fromkeys(
+            inference.tables, "taken together with other tables; same_records=False reads each by itself"
+        )
     left_out = {}
-    for name, seen in found.tables.items():
-        if seen.measurements:
+    for name, output in inference.tables.items():
+        if output.measurements:
             left_out[name] = "marginals of several tables are fitted together, and have no likelihood by table"
-        elif (joint := seen.joint_rows) is not None and len(joint.blocks) * seen.prior.shape[-1] < seen.prior.size:
+        elif (joint := output.joint_rows) is not None and len(joint.blocks) * output.prior.shape[
+            -1
+        ] < output.prior.size:
             left_out[name] = "under joint noise a likelihood needs the numbers of records of the rows"
     return left_out
 
 
-def likelihood_attributes(found: Inferences) -> dict[str, str]:
+def likelihood_attributes(inference: Inferences) -> dict[str, str]:
     """What a reader of the log-likelihoods has to know."""
-    left_out = without_likelihood(found)
+    left_out = tables_without_likelihood(inference)
     units = [
-        f"{name}: {'a row' if has_independent_rows(seen) else 'the table'}"
-        for name, seen in found.tables.items()
+        f"{name}: {'a row' if has_independent_rows(output) else 'the table'}"
+        for name, output in inference.tables.items()
         if name not in left_out
     ]
     facts = {"log_likelihood_left_out": " | ".join(f"{name}: {reason}" for name, reason in left_out.items())}
@@ -194,33 +205,33 @@ def likelihood_attributes(found: Inferences) -> dict[str, str]:
     return {name: fact for name, fact in facts.items() if fact}
 
 
-def has_independent_rows(seen: ObservedTable) -> bool:
+def has_independent_rows(output: ObservedTable) -> bool:
     """Whether the outputs of its rows are independent given the shares.
 
     They are if the number of records of each is public and its noise is its own.
     """
-    rows = seen.prior.size // seen.prior.shape[-1]
-    return seen.joint_rows is None and (len(seen.blocks) == rows > 1)
+    rows = output.prior.size // output.prior.shape[-1]
+    return output.joint_rows is None and (len(output.blocks) == rows > 1)
 
 
-def log_likelihood(seen: ObservedTable, beliefs: Beliefs, shares: Array) -> Array:
+def log_likelihood(output: ObservedTable, beliefs: Beliefs, shares: Array) -> Array:
     """The logarithm of the probability or density of what was published of a table, given the shares of each draw.
 
     It has a value for each row if rows are independent given their shares, shape `(draws, rows)`; and otherwise one for
     the table, shape `(draws, 1)`.
     """
-    logs, by_row = _logarithms(shares), has_independent_rows(seen)
-    if (compiled := noisy_rows(seen, beliefs)) is not None:
-        values = np.stack([compiled.evaluated(of_draw)[0].ravel() for of_draw in logs])
+    logs, by_row = _logarithms(shares), has_independent_rows(output)
+    if (compiled := noisy_rows(output, beliefs)) is not None:
+        values = np.stack([compiled.evaluated(log_shares)[0].ravel() for log_shares in logs])
         return values if by_row else values.sum(axis=1, keepdims=True)
-    posterior = posterior_of(seen, beliefs)
+    posterior = posterior_of(output, beliefs)
     if by_row and isinstance(posterior, TablePosterior):
-        return np.stack([posterior.with_shares(of_draw).log_evidences for of_draw in logs])
-    row = private_total(seen, beliefs)
-    found = [None if row is None else row.likelihood(of_draw) for of_draw in logs]
+        return np.stack([posterior.with_shares(log_shares).log_evidences for log_shares in logs])
+    row = private_total(output, beliefs)
+    inference = [None if row is None else row.likelihood(log_shares) for log_shares in logs]
     return np.array(
         [
-            [posterior.with_shares(of_draw).log_evidence if known is None else known[0]]
-            for known, of_draw in zip(found, logs, strict=True)
+            [posterior.with_shares(log_shares).log_evidence if likelihood is None else likelihood[0]]
+            for likelihood, log_shares in zip(inference, logs, strict=True)
         ]
     )

@@ -35,7 +35,7 @@ def outcome_dims(table: Table) -> list[str]:
 
 def cell_dims(table: Table) -> list[str]:
     """The dims of the table of counts. A variable of the group may not have the name of a dim."""
-    return [*map(renamed, share_dims(table)), *outcome_dims(table)]
+    return [*map(free_dim_name, share_dims(table)), *outcome_dims(table)]
 
 
 def labels(table: Table) -> dict[str, list[Any]]:
@@ -45,19 +45,19 @@ def labels(table: Table) -> dict[str, list[Any]]:
 
 def share_labels(table: Table) -> ListedLabels:
     """The axes of the released variable, with their labels; ArviZ numbers the entries of a dim without any."""
-    known, sizes = labels(table), table.released_shape
+    labels_by_dim, sizes = labels(table), table.released_shape
     return tuple(
-        (dim, _as_python(np.asarray(known.get(dim, range(size)))))
+        (dim, _as_python(np.asarray(labels_by_dim.get(dim, range(size)))))
         for dim, size in zip(share_dims(table), sizes, strict=True)
     )
 
 
 def cell_labels(table: Table) -> ListedLabels:
     """The axes of the table of counts, with their labels."""
-    known: dict[str, list[Any] | None] = {renamed(dim): values for dim, values in labels(table).items()}
-    known |= {dim: ["success", "failure"] for dim in outcome_dims(table)}
-    found = ((dim, known.get(dim)) for dim in cell_dims(table))
-    return tuple((dim, None if values is None else _as_python(np.asarray(values))) for dim, values in found)
+    labels_by_dim: dict[str, list[Any] | None] = {free_dim_name(dim): values for dim, values in labels(table).items()}
+    labels_by_dim |= {dim: ["success", "failure"] for dim in outcome_dims(table)}
+    axes = ((dim, labels_by_dim.get(dim)) for dim in cell_dims(table))
+    return tuple((dim, None if values is None else _as_python(np.asarray(values))) for dim, values in axes)
 
 
 def labels_of(variable: xr.DataArray) -> ListedLabels:
@@ -74,12 +74,12 @@ def _as_python(values: Any) -> list[Any]:
     return list(values) if values.dtype.kind in "Mmu" else values.tolist()
 
 
-def renamed(dim: str) -> str:
+def free_dim_name(dim: str) -> str:
     """A name for a dim that no variable of a group `mechanism` has."""
-    taken = {PUBLIC_TOTALS}
+    reserved = {PUBLIC_TOTALS}
     for kind in by_class_name().values():
-        taken |= {fact.name for fact in kind.facts if fact.is_variable} | {kind.publishes} - {DRAWS}
-    return unique_dim(dim, taken | {dim for name in taken if re.fullmatch(rf"{name}(_\d+)+", dim)})
+        reserved |= {fact.name for fact in kind.facts if fact.is_variable} | {kind.publishes} - {DRAWS}
+    return unique_dim(dim, reserved | {dim for name in reserved if re.fullmatch(rf"{name}(_\d+)+", dim)})
 
 
 # Several variables may share one axis, with a label for each of their combinations.

@@ -58,8 +58,8 @@ class Cache[Key: Hashable, Value]:
         last = next(reversed(self._values), key)
         self._values[key] = value
         self._values.move_to_end(key)
-        for used in {last, key}:
-            self._bytes[used] = bytes_of(self._values[used])
+        for changed in {last, key}:
+            self._bytes[changed] = bytes_of(self._values[changed])
         while len(self._values) > 1 and sum(self._bytes.values()) > self._max_bytes:
             oldest, _ = self._values.popitem(last=False)
             del self._bytes[oldest]
@@ -70,17 +70,17 @@ def bytes_of(value: Any) -> int:
 
     What two places share is counted once, but for texts and numbers within lists.
     """
-    seen: set[int] = set()
-    waiting, size = [value], 0
-    while waiting:
-        part = waiting.pop()
-        if id(part) in seen:
+    visited: set[int] = set()
+    queue, size = [value], 0
+    while queue:
+        part = queue.pop()
+        if id(part) in visited:
             continue
         if isinstance(part, np.ndarray) and isinstance(part.base, np.ndarray):
             # A part of an array keeps the whole of it.
-            waiting.append(part.base)
+            queue.append(part.base)
             continue
-        seen.add(id(part))
+        visited.add(id(part))
         size += part.nbytes if isinstance(part, np.ndarray) else sys.getsizeof(part)
         parts: list[Any] = []
         if isinstance(part, Mapping):
@@ -93,5 +93,5 @@ def bytes_of(value: Any) -> int:
             # A million labels in a moment.
             size += sum(map(sys.getsizeof, parts))
         else:
-            waiting += parts
+            queue += parts
     return size

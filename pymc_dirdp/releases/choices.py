@@ -39,7 +39,7 @@ def fingerprint_of(mechanism: ChoiceMechanism, guarantee: Guarantee, unit: str, 
     return digest(facts_of({"mechanism": mechanism, "guarantee": guarantee, "unit": unit, "identity": identity}))
 
 
-def _laid_out(**chosen: str) -> Layout:
+def _layout_of(**chosen: str) -> Layout:
     """The order of the facts of a choice, of which some say what was chosen."""
     last = ("mechanism", "guarantee", "unit", "identity", "entry", "reproducible", "library_version")
     return {"statement": "statement", **chosen, **{name: name for name in last}}
@@ -100,7 +100,7 @@ class PrivateChoice(RebuiltOnCopy, WithLayout, Labelled, Text):
 
     @property
     @abstractmethod
-    def _what_it_decides(self) -> str:
+    def _dependent_part(self) -> str:
         """What of a release depends on it, in words."""
 
     @property
@@ -109,10 +109,10 @@ class PrivateChoice(RebuiltOnCopy, WithLayout, Labelled, Text):
         return self.mechanism.adjacency
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         """What a release says of it."""
         return (
-            f"{self._what_it_decides} chosen from the same records, privately, by {self.summary}; that alone keeps "
+            f"{self._dependent_part} chosen from the same records, privately, by {self.summary}; that alone keeps "
             f"{self.guarantee}, and the guarantee covers both"
         )
 
@@ -136,13 +136,13 @@ class PrivateChoice(RebuiltOnCopy, WithLayout, Labelled, Text):
     def mark_released(self) -> None:
         """Remember that the guarantee of a release covers it."""
 
-    def refuse_other_people(self, adjacency: str, unit: str) -> None:
+    def check_same_people(self, adjacency: str, unit: str) -> None:
         """Refuse to add the loss of this choice to one that is about others."""
-        for name, mine, its in (("adjacency", self.adjacency, adjacency), ("unit", self.unit, unit)):
-            if mine != its:
+        for name, choice_value, required in (("adjacency", self.adjacency, adjacency), ("unit", self.unit, unit)):
+            if choice_value != required:
                 raise ArgumentError(
-                    f"The {self.kind} came from a choice for {name}={mine!r} and the release is for {its!r}, so "
-                    "their losses do not add up. Choose and release for the same people."
+                    f"The {self.kind} came from a choice for {name}={choice_value!r} and the release is for "
+                    f"{required!r}, so their losses do not add up. Choose and release for the same people."
                 )
 
     @classmethod
@@ -212,7 +212,7 @@ class Bins(PrivateChoice):
 
     kind: ClassVar[str] = "bins"
     created_by: ClassVar[str] = "choose_bins"
-    layout: ClassVar[Layout] = _laid_out(column="column", edges="edges")
+    layout: ClassVar[Layout] = _layout_of(column="column", edges="edges")
 
     @override
     def __post_init__(self) -> None:
@@ -283,7 +283,7 @@ class Bins(PrivateChoice):
 
     @property
     @override
-    def _what_it_decides(self) -> str:
+    def _dependent_part(self) -> str:
         return f"where the bins of {self.column} end was"
 
     @property
@@ -335,7 +335,7 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
 
     kind: ClassVar[str] = "structure"
     created_by: ClassVar[str] = "choose_structure"
-    layout: ClassVar[Layout] = _laid_out(parents="parents_by_name")
+    layout: ClassVar[Layout] = _layout_of(parents="parents_by_name")
 
     @override
     def __getitem__(self, name: str) -> tuple[str, ...]:
@@ -351,12 +351,12 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
 
     @override
     def _parts(self) -> tuple[str, Sections]:
-        edges = [f"{parent} -> {name}" for name, given in self.parents for parent in given]
-        joined = {name for child, given in self.parents if given for name in (child, *given)}
-        alone = [name for name in self if name not in joined]
+        edges = [f"{parent} -> {name}" for name, parents in self.parents for parent in parents]
+        connected = {name for child, parents in self.parents if parents for name in (child, *parents)}
+        isolated = [name for name in self if name not in connected]
         lines = [
             ("edges", ", ".join(edges) or "none"),
-            *([("without an edge", ", ".join(alone))] if alone else []),
+            *([("without an edge", ", ".join(isolated))] if isolated else []),
             ("cost", f"{self.guarantee}, for {self.adjacency} of one {self.unit}"),
             ("how", self.summary),
             self._in_ledger,
@@ -376,7 +376,7 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
 
     @property
     @override
-    def _what_it_decides(self) -> str:
+    def _dependent_part(self) -> str:
         return "which tables there are was"
 
     @property
@@ -453,8 +453,8 @@ def refuse_unpaid_bins(dims: Iterable[Iterable[Any]], choices: Sequence[PrivateC
 def check_budget_left(guarantee: Guarantee, choices: Sequence[PrivateChoice]) -> None:
     """Refuse choices that leave nothing of the guarantee."""
     if choices and not Composition(curves_of(choices)).satisfies(guarantee):
-        each = "; ".join(f"the {choice.kind} {choice.guarantee}" for choice in choices)
+        costs = "; ".join(f"the {choice.kind} {choice.guarantee}" for choice in choices)
         raise UnattainableError(
-            f"What was chosen before does not keep {guarantee} by itself: it keeps, one by one, {each}. Relax the "
+            f"What was chosen before does not keep {guarantee} by itself: it keeps, one by one, {costs}. Relax the "
             "guarantee; to choose again would cost more."
         )

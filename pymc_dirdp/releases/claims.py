@@ -42,7 +42,7 @@ class Claim:
         What it states.
     curves : PrivacyCurves
         Its exact curves.
-    believed : tuple of str
+    assumptions : tuple of str
         What no file can show.
     library_version : str
         Of the library that made it.
@@ -57,7 +57,7 @@ class Claim:
     what: str
     guarantee: Guarantee
     curves: PrivacyCurves
-    believed: tuple[str, ...]
+    assumptions: tuple[str, ...]
     library_version: str
     checks: tuple[Check, ...] = ()
     is_seeded: bool = False

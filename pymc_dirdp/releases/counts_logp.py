@@ -148,7 +148,7 @@ def rows_logp(kind: type[CompiledRows], log_weights: Any, *inputs: Any) -> Any:
     *inputs : TensorVariable or array
         What was published, the noisy counts first, and the further arrays of the rows.
     """
-    tell_jax()
+    register_with_jax()
     value, _ = RowsLogp(kind).make_node(log_weights, *inputs).outputs
     return value
 
@@ -166,8 +166,8 @@ def as_python(op: Any, node: Any = None, **options: Any) -> Callable[..., Any]:
     """Numba calls Python. It says so at each compilation, and there is nothing that anybody should do about it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Numba will use object mode", UserWarning)
-        found: Callable[..., Any] = generate_fallback_impl(op, node=node, **options)
-    return found
+        fallback: Callable[..., Any] = generate_fallback_impl(op, node=node, **options)
+    return fallback
 
 
 numba_funcify.register(CountsLogp)(as_python)
@@ -195,7 +195,7 @@ def _compiled_rows(op: RowsLogp, node: Any = None, **_: Any) -> tuple[Callable[.
     return numba_njit(evaluate), f"{op.kind.__name__} {_version(op.kind)}"
 
 
-def tell_jax() -> None:
+def register_with_jax() -> None:
     """Let JAX evaluate the likelihood by a callback, if it is installed; PyMC does not need it otherwise."""
     try:
         jax: Any = import_module("jax")
@@ -205,7 +205,7 @@ def tell_jax() -> None:
         return
 
     def as_callback(op: CountsLogp, **_: Any) -> Any:
-        def evaluated(logs: Any, *published: Any) -> Any:
+        def callback(logs: Any, *published: Any) -> Any:
             double = np.dtype(np.float64)
             value = jax.ShapeDtypeStruct(logs.shape[: op.value_axes], double)
             results = value, jax.ShapeDtypeStruct(logs.shape, double)
@@ -216,8 +216,8 @@ def tell_jax() -> None:
             return jax.pure_callback(call, results, logs, *published, vmap_method="sequential")
 
         def forward(*inputs: Any) -> Any:
-            found = evaluated(*inputs)
-            return found, (found[1], inputs[1:])
+            results = callback(*inputs)
+            return results, (results[1], inputs[1:])
 
         def backward(residuals: Any, cotangents: Any) -> Any:
             gradient, published = residuals
@@ -226,10 +226,10 @@ def tell_jax() -> None:
                 array * 0 if array.dtype.kind == "f" else np.zeros(array.shape, jax.dtypes.float0)
                 for array in published
             ]
-            of_value = cotangents[0].reshape(cotangents[0].shape + (1,) * (gradient.ndim - cotangents[0].ndim))
-            return of_value * gradient, *others
+            value_cotangent = cotangents[0].reshape(cotangents[0].shape + (1,) * (gradient.ndim - cotangents[0].ndim))
+            return value_cotangent * gradient, *others
 
-        logp = jax.custom_vjp(evaluated)
+        logp = jax.custom_vjp(callback)
         logp.defvjp(forward, backward)
         return logp
 

@@ -43,30 +43,34 @@ def with_deterministics(tree: xr.DataTree, model: pm.Model, *, size_is_public: b
         return tree
     group = tree["posterior"]
     draws = group.to_dataset()
-    drawn = [variable for variable in model.free_RVs if variable.name in draws]
-    of_records = {*_dims(model.observed_RVs, model)} - {*_dims(drawn, model)}
+    share_variables = [variable for variable in model.free_RVs if variable.name in draws]
+    record_dims = {*_dims(model.observed_RVs, model)} - {*_dims(share_variables, model)}
     names = [
-        str(one.name)
-        for one in public_deterministics(model, drawn, of_records)
-        if is_variable_name(str(one.name)) and all(map(is_path_name, _dims([one], model)))
-        if not _could_hold_data(one, drawn, draws, size_is_public=size_is_public)
+        str(variable.name)
+        for variable in public_deterministics(model, share_variables, record_dims)
+        if is_variable_name(str(variable.name)) and all(map(is_path_name, _dims([variable], model)))
+        if not _could_hold_data(variable, share_variables, draws, size_is_public=size_is_public)
     ]
-    computed = _computed(draws, names, model)
-    for name in names if computed is None else ():
-        longer = _computed(draws, [name], model)
-        draws = draws if longer is None else longer
-    draws = draws if computed is None else computed
-    if left_out := [str(one.name) for one in model.deterministics if one.name not in draws.data_vars]:
+    complete = _compute(draws, names, model)
+    for name in names if complete is None else ():
+        extended = _compute(draws, [name], model)
+        draws = draws if extended is None else extended
+    draws = draws if complete is None else complete
+    if left_out := [str(variable.name) for variable in model.deterministics if variable.name not in draws.data_vars]:
         draws = draws.assign_attrs({LEFT_OUT: json.dumps(left_out)})
     group.dataset = draws
     return tree
 
 
-def _could_hold_data(formula: Node, drawn: Sequence[Node], draws: xr.Dataset, *, size_is_public: bool) -> bool:
+def _could_hold_data(
+    formula: Node, share_variables: Sequence[Node], draws: xr.Dataset, *, size_is_public: bool
+) -> bool:
     """Whether the numbers and entries of a formula could be a list of people, or their private number."""
-    above = list(ancestors([formula], blockers=list(drawn)))
-    cells = sum(draws[str(one.name)].isel(chain=0, draw=0).size for one in drawn if one in above)
-    steps = list(dict.fromkeys(node.owner for node in [*above, *inner_variables(above)] if node.owner is not None))
+    upstream = list(ancestors([formula], blockers=list(share_variables)))
+    cells = sum(
+        draws[str(variable.name)].isel(chain=0, draw=0).size for variable in share_variables if variable in upstream
+    )
+    steps = list(dict.fromkeys(node.owner for node in [*upstream, *inner_variables(upstream)] if node.owner is not None))
     entries = sum(isinstance(step.op, Subtensor) for step in steps)
     numbers = [
         np.asarray(value.data).item()
@@ -84,10 +88,15 @@ def _could_hold_data(formula: Node, drawn: Sequence[Node], draws: xr.Dataset, *,
 
 
 def _dims(variables: Sequence[Node], model: pm.Model) -> list[str]:
-    return [dim for one in variables for dim in model.named_vars_to_dims.get(str(one.name)) or () if dim is not None]
+    return [
+        dim
+        for variable in variables
+        for dim in model.named_vars_to_dims.get(str(variable.name)) or ()
+        if dim is not None
+    ]
 
 
-def _computed(draws: xr.Dataset, names: list[str], model: pm.Model) -> xr.Dataset | None:
+def _compute(draws: xr.Dataset, names: list[str], model: pm.Model) -> xr.Dataset | None:
     """Draws and these Deterministics; None if one of them fails, or has a shape that does not fit."""
     try:
         with plain_mode() as mode:

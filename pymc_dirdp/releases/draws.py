@@ -25,7 +25,7 @@ from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.releases.plan_types import PlannedTable
 
 
-def shares_given(
+def draw_shares(
     tables: Mapping[str, tuple[TableMechanism, ObservedTable]], draws: int, rng: np.random.Generator
 ) -> dict[str, Array]:
     """Independent draws of the shares given noisy tables, shape `(draws, ...)`.
@@ -38,19 +38,19 @@ def shares_given(
     rng : numpy.random.Generator
         Public in effect: anyone who sees the draws may come to know its state. No noise may have come from it.
     """
-    observed = {name: _undivided(*table) for name, table in tables.items()}
-    beliefs = {name: Beliefs(n_prior=seen.possible_records) for name, seen in observed.items()}
-    return {name: drawn.shares for name, drawn in Posteriors(observed, beliefs).draw(draws, rng).items()}
+    observed = {name: _as_one_row(*table) for name, table in tables.items()}
+    beliefs = {name: Beliefs(n_prior=output.possible_records) for name, output in observed.items()}
+    return {name: table_draws.shares for name, table_draws in Posteriors(observed, beliefs).draw(draws, rng).items()}
 
 
-def _undivided(mechanism: TableMechanism, seen: ObservedTable) -> ObservedTable:
+def _as_one_row(mechanism: TableMechanism, output: ObservedTable) -> ObservedTable:
     """The table with all cells as one row whose records add up to a known number. All have the same noise."""
-    ((noisy, _),) = seen.observed
+    ((noisy, _),) = output.observed
 
     def of_blocks(rows: Integers) -> list[RowLikelihood]:
         return mechanism.row_likelihoods(noisy.reshape(-1, noisy.shape[-1])[rows].reshape(len(rows), -1))
 
-    return replace(seen, block_likelihoods=of_blocks)
+    return replace(output, block_likelihoods=of_blocks)
 
 
 def try_draws(part: PlannedTable, *, public: bool) -> None:
@@ -71,10 +71,10 @@ def try_draws(part: PlannedTable, *, public: bool) -> None:
     """
     # Any noisy table will do: how much work there is depends on the size of the table and the number of records.
     mechanism, prior, n_records = part.mechanism, part.table.prior, part.n_records or 0
-    each, more = divmod(n_records, prior.size)
-    noisy = (each + (np.arange(prior.size) < more)).astype(np.float64).reshape(prior.shape)
-    if (together := mechanism.joint_rows(noisy)) is not None:
-        JointTables(together, of_blocks(prior, together))
+    quotient, remainder = divmod(n_records, prior.size)
+    noisy = (quotient + (np.arange(prior.size) < remainder)).astype(np.float64).reshape(prior.shape)
+    if (joint_rows := mechanism.joint_rows(noisy)) is not None:
+        JointTables(joint_rows, of_blocks(prior, joint_rows))
         return
     possible = None if public else mechanism.possible_records(noisy)
     # The noisy total lies so far from the true one, and the true one from that again. No draws of cells are refused for
@@ -89,7 +89,7 @@ def try_draws(part: PlannedTable, *, public: bool) -> None:
         n_records = max(part.totals)
         rows = mechanism.contributed.rows_by_entry(prior.shape)[part.totals.index(n_records)]
         prior, noisy = (table.reshape(-1, table.shape[-1])[rows] for table in (prior, noisy))
-    tried = ObservedTable(
+    output = ObservedTable(
         name=part.table.name,
         prior=prior,
         n_records=n_records if public else None,
@@ -104,7 +104,7 @@ def try_draws(part: PlannedTable, *, public: bool) -> None:
         least=math.ceil(mechanism.min_count or 0),
     )
     try:
-        TablePosterior(_undivided(mechanism, tried), Beliefs(n_prior=possible)).check()
+        TablePosterior(_as_one_row(mechanism, output), Beliefs(n_prior=possible)).check()
     except TooManyNumbersError as error:
         raise ArgumentError(
             f"Use mechanism='dirichlet', or loosen the guarantee: {part.table.prior.size} cells with "
@@ -126,13 +126,15 @@ def measurements_of_table(
     output : Output
         What it published.
     """
-    found = mechanism.measured(output)
-    if not found:
+    measured = mechanism.measured(output)
+    if not measured:
         raise ArgumentError(
             f"The release holds no noisy counts of {name!r}, so nothing is fitted to it. dirdp.analyse(release) draws "
             "from the posterior given it."
         )
-    measurements = [Measurement(tuple(dims[axis] for axis in axes), noisy, variance) for axes, noisy, variance in found]
+    measurements = [
+        Measurement(tuple(dims[axis] for axis in axes), noisy, variance) for axes, noisy, variance in measured
+    ]
     return Family(name, dims, mechanism.shape), measurements
 
 
@@ -148,4 +150,6 @@ def fitted_shares(measured: Collection[tuple[Family, list[Measurement]]], n_reco
     """
     if not measured:
         return {}
-    return fit_tables([family for family, _ in measured], [one for _, own in measured for one in own], n_records)
+    return fit_tables(
+        [family for family, _ in measured], [item for _, measurements in measured for item in measurements], n_records
+    )

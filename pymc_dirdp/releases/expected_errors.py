@@ -75,9 +75,9 @@ def _of_table(part: PlannedTable, plan: Plan) -> ExpectedErrors:
     if error is not None:
         errors = replace(errors, estimate_kl=error.kl, share_error=error.share)
     if n_records > 0:
-        of_draw = draw_share_error(mechanism, prior, n_records, public=public, totals=totals)
-        least = smallest_share(mechanism, prior.shape, n_records, totals=totals)
-        errors = replace(errors, draw_error=of_draw, smallest_share=least)
+        draw_error = draw_share_error(mechanism, prior, n_records, public=public, totals=totals)
+        smallest = smallest_share(mechanism, prior.shape, n_records, totals=totals)
+        errors = replace(errors, draw_error=draw_error, smallest_share=smallest)
     # Draws given noisy counts have no closed form, leave every record its weight and have no grid.
     if mechanism.output_kind is Draws:
         expected = a_priori_kl(mechanism, prior, n_records)

@@ -1,4 +1,4 @@
-"""From releases, or outputs of mechanisms, to the distributions of their tables, and on what these rest, in words."""
+"""The posterior distributions of the tables of releases or mechanism outputs, with their assumptions in words."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,40 +21,40 @@ type PerTable[T] = T | Mapping[str, T] | None
 
 type Source = Published | MechanismOutput
 type Origin = LoadedRelease | MechanismOutput
-"""What hands over the outputs of tables: a release that was opened, or a mechanism alone."""
+"""A source of the outputs of tables: a loaded release, or the output of a mechanism."""
 
 
 def origins_of(source: Source | Sequence[Source]) -> list[Origin]:
-    """One or several releases, or outputs of mechanisms, which may be read together.
+    """The releases or mechanism outputs of a source, checked for joint inference.
 
     Raises
     ------
     ReleaseError
-        If one is no release, is damaged, or contradicts itself.
+        If a source is not a release, is damaged, or is inconsistent.
     ArgumentError
-        If they cannot be read together.
+        If the sources cannot be analysed jointly.
     """
     sources = list(source) if isinstance(source, list | tuple) else [source]
     if not sources:
         raise ArgumentError("Expected at least one release to infer from, got an empty list.")
-    outputs = [output for one in sources if (output := MechanismOutput.of(one)) is not None]
+    outputs = [output for item in sources if (output := MechanismOutput.of(item)) is not None]
     if outputs and len(outputs) < len(sources):
-        raise ArgumentError("Expected releases, or outputs of mechanisms, and not both in one list.")
-    releases = [] if outputs else [_checked_source(one) for one in sources]
-    if len({one.plan.adjacency for one in releases}) > 1:
+        raise ArgumentError("Expected a list of releases or a list of mechanism outputs, got both kinds in one list.")
+    releases = [] if outputs else [_open_source(item) for item in sources]
+    if len({release.plan.adjacency for release in releases}) > 1:
         raise ArgumentError(
-            "The releases are for different adjacencies: for one the number of records is public and for the other it "
-            "is private. Analyse each by itself."
+            "The releases have different adjacencies: the number of records is public in one and private in another. "
+            "Analyse each release separately."
         )
-    identities = [one.release.identity for one in releases if one.release is not None]
-    # Two noisy tables of integers may be the same by chance.
-    twice = [
-        one is other or (one.mechanism.output_kind is Draws and np.array_equal(one.values, other.values))
-        for one, other in combinations(outputs, 2)
+    identities = [loaded.release.identity for loaded in releases if loaded.release is not None]
+    # Two noisy tables of integers may be equal by chance.
+    duplicates = [
+        first is second or (first.mechanism.output_kind is Draws and np.array_equal(first.values, second.values))
+        for first, second in combinations(outputs, 2)
     ]
-    if len(set(identities)) < len(identities) or any(twice):
+    if len(set(identities)) < len(identities) or any(duplicates):
         raise ArgumentError(
-            "Leave one of them out: the same release is in the list twice, which would make intervals too narrow."
+            "The same release is in the list twice, which would make intervals too narrow. Leave one of them out."
         )
     origins: list[Origin] = [*outputs, *releases]
     names = set(origins[0].observed_tables)
@@ -62,22 +62,22 @@ def origins_of(source: Source | Sequence[Source]) -> list[Origin]:
         if (others := set(origin.observed_tables)) != names:
             raise ArgumentError(
                 f"One release has the tables {', '.join(sorted(names))} and another {', '.join(sorted(others))}, so "
-                "they are not read together. Analyse each by itself."
+                "they cannot be analysed jointly. Analyse each release separately."
             )
     return origins
 
 
-def _checked_source(source: Any) -> LoadedRelease:
+def _open_source(source: Any) -> LoadedRelease:
     if "estimate" in getattr(source, "attrs", ()) and TEXT_GROUP not in getattr(source, "children", ()):
         raise ArgumentError(
             "Pass the release that was fitted: an estimate of dirdp.fit does not hold its own error, so no interval "
             "can be computed from it. Its shares are in its group 'posterior'."
         )
-    return checked(source)
+    return open_verified(source)
 
 
-def checked(release: Any) -> LoadedRelease:
-    """A release that was opened, or an error if its guarantee does not follow. A seed is no contradiction."""
+def open_verified(release: Any) -> LoadedRelease:
+    """Open a release and raise an error if its guarantee does not follow. A seeded release is accepted."""
     stored = open_release(release)
     if not stored.curves.satisfies(stored.plan.guarantee):
         raise ReleaseError(
@@ -90,18 +90,18 @@ def checked(release: Any) -> LoadedRelease:
 @final
 @dataclass(frozen=True, eq=False)
 class Inferences:
-    """What one or several releases say of their tables.
+    """The posterior distributions of the tables of one or several releases.
 
     Attributes
     ----------
     tables : dict of str to ObservedTable
-        The output of each.
+        The published output of each table.
     beliefs : dict of str to Beliefs
-        What is taken for granted of each.
+        The analyst's priors of each table.
     distributions : Posteriors
-        Of all tables.
+        The distributions of all tables.
     classes : str or None
-        The table of classes, if all tables are taken together.
+        The table of classes, if all tables are analysed jointly.
     origins : list of LoadedRelease or MechanismOutput
         The releases, or the outputs of mechanisms.
     """
@@ -118,7 +118,7 @@ class Inferences:
 
     @property
     def consistency(self) -> str:
-        """What the tables know of each other."""
+        """Whether tables share information, in words."""
         if self.classes is not None:
             return f"jointly: the rows of every other table add up to the counts of {self.classes}"
         if len(self.tables) == 1:
@@ -126,19 +126,19 @@ class Inferences:
         return "table by table: what other tables say of the same records is not used"
 
     def conditions(self, name: str) -> str:
-        """What the inference about a table rests on, in a sentence."""
-        seen, beliefs = self.tables[name], self.beliefs[name]
-        if seen.measurements:
-            known = "an unknown number of records" if seen.n_records is None else f"{seen.n_records} records"
+        """The assumptions of the inference about a table, in a sentence."""
+        output, beliefs = self.tables[name], self.beliefs[name]
+        if output.measurements:
+            known = "an unknown number of records" if output.n_records is None else f"{output.n_records} records"
             return (
                 f"{known}, a normal sample, normal noise, and effects with learned scales in place of the model's "
                 "prior, with all marginals of its variables"
             )
         prior = "the model's prior" if beliefs.prior is None else "a prior of your own"
         parts = [f"{prior} of the shares"]
-        if seen.n_records is not None:
-            known = f", {totals_in_words([total for _, total in seen.blocks])}" if len(seen.blocks) > 1 else ""
-            parts.append(f"{seen.n_records} records{known}, which is public")
+        if output.n_records is not None:
+            known = f", {totals_in_words([total for _, total in output.blocks])}" if len(output.blocks) > 1 else ""
+            parts.append(f"{output.n_records} records{known}, which is public")
         elif isinstance(beliefs.n_prior, int):
             parts.append(f"0 to {beliefs.n_prior} records, with a uniform prior")
         elif isinstance(beliefs.n_prior, range):
@@ -146,19 +146,19 @@ class Inferences:
             parts.append(f"{least} to {most} records, with a uniform prior")
         else:
             parts.append("your prior of the number of records")
-        if seen.n_records is None and seen.joint_rows is not None and len(seen.joint_rows.blocks) > 1:
+        if output.n_records is None and output.joint_rows is not None and len(output.joint_rows.blocks) > 1:
             parts[-1] += " in each row"
         if self.classes not in (None, name):
             parts.append(f"as many records in a row as {self.classes} has of that class")
-        elif rows_are_divided(seen) and seen.joint_rows is not None:
+        elif rows_are_divided(output) and output.joint_rows is not None:
             parts.append("a division of the records among rows by the sums of their priors")
-        elif rows_are_divided(seen):
+        elif rows_are_divided(output):
             flat = "a uniform prior over divisions of the records among rows"
             parts.append(flat if beliefs.row_prior is None else "your prior of the division among rows")
-        if seen.least:
-            parts.append(f"at least {seen.least} records in every cell, as was guaranteed")
-        if len(seen.observed) > 1:
-            parts.append(f"{len(seen.observed)} releases of the same records")
+        if output.least:
+            parts.append(f"at least {output.least} records in every cell, as was guaranteed")
+        if len(output.observed) > 1:
+            parts.append(f"{len(output.observed)} releases of the same records")
         return "; ".join(parts)
 
 
@@ -174,19 +174,19 @@ def inferences(
     Raises
     ------
     ReleaseError
-        If one is no release, is damaged, or contradicts itself.
+        If a source is not a release, is damaged, or is inconsistent.
     ArgumentError
-        If a prior does not fit, or the releases cannot be read together.
+        If a prior does not match its table, or the releases cannot be analysed jointly.
     """
     origins = origins_of(source)
-    (origin, *others), said = origins, (prior, n_prior, row_prior)
+    (origin, *others), arguments = origins, (prior, n_prior, row_prior)
     if (
         others
         or not isinstance(origin, LoadedRelease)
-        or not all(isinstance(own, Mapping | None) and not own for own in said)
+        or not all(isinstance(argument, Mapping | None) and not argument for argument in arguments)
     ):
         return _inferences(origins, prior, n_prior, row_prior, same_records)
-    # Without beliefs of an analyst's own they follow from the release, and its rows are summed once.
+    # Without priors of the analyst the result depends on the release alone, so it is cached.
     return origin.once(
         ("inferences", same_records), lambda: _inferences(origins, prior, n_prior, row_prior, same_records)
     )
@@ -201,8 +201,8 @@ def _inferences(
 ) -> Inferences:
     names = tuple(origins[0].observed_tables)
     priors, n_priors, row_priors = (
-        _by_table(given, names, called)
-        for given, called in ((prior, "prior"), (n_prior, "n_prior"), (row_prior, "row_prior"))
+        _by_table(value, names, argument)
+        for value, argument in ((prior, "prior"), (n_prior, "n_prior"), (row_prior, "row_prior"))
     )
     tables = {
         name: pooled([origin.observed_tables[name] for origin in origins], own_prior=priors[name] is not None)
@@ -210,51 +210,51 @@ def _inferences(
     }
     releases = [origin for origin in origins if isinstance(origin, LoadedRelease)]
     if not releases:
-        # The prior that stands beside the output of a mechanism is the analyst's own.
+        # The prior that accompanies the output of a mechanism is the analyst's.
         priors = {name: tables[name].prior if priors[name] is None else priors[name] for name in names}
     beliefs = {name: Beliefs(prior=priors[name], n_prior=n_priors[name], row_prior=row_priors[name]) for name in names}
     same_people = all(len(release.plan.groups) == 1 for release in releases)
     classes = class_table(tables) if same_records and same_people else None
     if classes is not None:
-        beliefs = _of_the_same_records(beliefs, classes, one_number=not isinstance(n_prior, Mapping))
-    # All tables hold the records of the classes, so their number is what the table of the classes tells.
+        beliefs = _of_the_same_records(beliefs, classes, shared_number=not isinstance(n_prior, Mapping))
+    # All tables count the records of the classes, so the table of classes determines their number.
     beliefs = {name: _with_number(belief, tables[classes or name]) for name, belief in beliefs.items()}
     return Inferences(tables, beliefs, Posteriors(tables, beliefs, classes), classes, origins)
 
 
-def _of_the_same_records(beliefs: dict[str, Beliefs], classes: str, *, one_number: bool) -> dict[str, Beliefs]:
-    """Beliefs about tables that are read together: all hold the same records, whose classes are their rows."""
+def _of_the_same_records(beliefs: dict[str, Beliefs], classes: str, *, shared_number: bool) -> dict[str, Beliefs]:
+    """Priors of tables that are analysed jointly: all count the same records, and their rows are the classes."""
     for name, belief in beliefs.items():
         if belief.row_prior is not None:
             raise ArgumentError(
-                f"The rows of the other tables are the classes of {classes!r}, so the prior of {classes!r} is that of "
-                "the division among rows. Leave row_prior out, or pass same_records=False."
+                f"The rows of the other tables are the classes of {classes!r}, so the prior of {classes!r} is also the "
+                "prior of the division among rows. Leave row_prior out, or pass same_records=False."
             )
-        if name != classes and belief.n_prior is not None and not one_number:
+        if name != classes and belief.n_prior is not None and not shared_number:
             raise ArgumentError(
-                f"All tables hold the records of {classes!r}, so n_prior is for that table alone. Leave {name!r} "
-                "out of it, or pass same_records=False."
+                f"All tables count the records of {classes!r}, so n_prior applies to that table only. Leave {name!r} "
+                "out of n_prior, or pass same_records=False."
             )
     return {name: replace(belief, n_prior=beliefs[classes].n_prior) for name, belief in beliefs.items()}
 
 
-def _with_number(beliefs: Beliefs, seen: ObservedTable) -> Beliefs:
-    """The beliefs about a table, by default with the prior of its private number that the release's own draws have."""
-    possible = seen.possible_records
+def _with_number(beliefs: Beliefs, output: ObservedTable) -> Beliefs:
+    """The priors of a table, by default with the prior of the private number that the released draws use."""
+    possible = output.possible_records
     if beliefs.n_prior is None:
         return replace(beliefs, n_prior=possible)
-    if possible is not None and number_of(seen, beliefs.n_prior)[0] < possible[0]:
+    if possible is not None and number_of(output, beliefs.n_prior)[0] < possible[0]:
         raise ArgumentError(
-            f"The noisy counts of {seen.name!r} are nearly impossible for fewer than {possible[0]} records. Pass an "
-            "n_prior that reaches further."
+            f"The noisy counts of {output.name!r} are almost impossible for fewer than {possible[0]} records. Pass an "
+            "n_prior with larger numbers."
         )
     return beliefs
 
 
-def _by_table(given: Any, names: tuple[str, ...], called: str) -> dict[str, Any]:
-    """One value for each table: of a mapping, or the same for all."""
-    if not isinstance(given, Mapping):
-        return dict.fromkeys(names, given)
-    if unknown := [name for name in given if name not in names]:
-        raise ArgumentError(f"{called} names {unknown[0]!r}, and the release has the tables {', '.join(names)}.")
-    return {name: given.get(name) for name in names}
+def _by_table(value: Any, names: tuple[str, ...], argument: str) -> dict[str, Any]:
+    """The value for each table: from a mapping by table, or the same value for all."""
+    if not isinstance(value, Mapping):
+        return dict.fromkeys(names, value)
+    if unknown := [name for name in value if name not in names]:
+        raise ArgumentError(f"{argument} names {unknown[0]!r}, and the release has the tables {', '.join(names)}.")
+    return {name: value.get(name) for name in names}

@@ -1,4 +1,4 @@
-"""Mechanisms and releases for other libraries of differential privacy: optional extras, imported when asked."""
+"""Mechanisms and releases for other libraries of differential privacy: optional extras, imported on demand."""
 
 import math
 from contextlib import nullcontext
@@ -34,7 +34,7 @@ def as_mechanism(release: Any) -> PrivacyCurves:
     Raises
     ------
     ReleaseError
-        If it is no release, is damaged, or holds curves that do not follow from its numbers.
+        If it is not a release, is damaged, or its curves do not follow from its numbers.
 
     Examples
     --------
@@ -63,12 +63,12 @@ def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:
     Returns
     -------
     pld : dp_accounting.pld.privacy_loss_distribution.PrivacyLossDistribution
-        Its epsilons and deltas are upper bounds, equal to the mechanism's own on the grid.
+        Its epsilons and deltas are upper bounds, equal to those of the mechanism on the grid.
 
     Raises
     ------
     ImportError
-        If dp_accounting is not installed; the message holds the line that does it.
+        If dp_accounting is not installed; the message has the command to install it.
 
     References
     ----------
@@ -94,16 +94,18 @@ def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:
             step, np.arange(1 - n, n), np.concatenate([below[::-1], forward])
         )
 
-    def one(part: PrivacyCurves) -> Any:
+    def loss_distribution(part: PrivacyCurves) -> Any:
         with nullcontext() if isinstance(source, PrivacyCurves) else computable():
             curves, epsilons = part._curves, step * np.arange(_points(part, step), dtype=np.float64)
-            there, back = (way._deltas(epsilons) for way in (curves, curves._reversed))
-        remove = of_curve(there, back)
-        add = remove if curves is curves._reversed else of_curve(back, there)
+            forward, backward = (way._deltas(epsilons) for way in (curves, curves._reversed))
+        remove = of_curve(forward, backward)
+        add = remove if curves is curves._reversed else of_curve(backward, forward)
         return privacy_loss_distribution.PrivacyLossDistribution(remove, add)
 
     parts = mechanism.composed_of
-    first, *others = (one(part) if times == 1 else one(part).self_compose(times) for part, times in parts)
+    first, *others = (
+        loss_distribution(part) if times == 1 else loss_distribution(part).self_compose(times) for part, times in parts
+    )
     for other in others:
         first = first.compose(other)
     return first
@@ -123,24 +125,24 @@ def to_opendp(mechanism: TableMechanism) -> Any:
     Parameters
     ----------
     mechanism : TableMechanism
-        Such as a :class:`pymc_dirdp.mechanisms.DirichletMechanism`, or integer noise on counts; it has to have an exact
+        For example a :class:`pymc_dirdp.mechanisms.DirichletMechanism`, or integer noise on counts. It needs an exact
         sampler. Its adjacency is the input metric: `d_in` is 1 for neighbours.
 
     Returns
     -------
     measurement : opendp.mod.Measurement
-        `measurement(counts)` draws with bits of the operating system; `measurement.map(1)(order)` is the Rényi
+        `measurement(counts)` draws with random bits of the operating system; `measurement.map(1)(order)` is the Rényi
         divergence in nats.
 
     Raises
     ------
     ImportError
-        If opendp is not installed; the message holds the line that does it.
+        If opendp is not installed; the message has the command to install it.
 
     Notes
     -----
-    OpenDP accepts measurements that others prove only with its features `contrib` and `honest-but-curious`. This
-    function enables them for the whole process.
+    OpenDP accepts measurements that were proved outside of it only with its features `contrib` and
+    `honest-but-curious`. This function enables them for the whole process.
 
     Examples
     --------
@@ -161,7 +163,7 @@ def to_opendp(mechanism: TableMechanism) -> Any:
     shape = mechanism.shape
 
     def draw(counts: ArrayLike) -> Any:
-        # `releases` would simulate: it need not take its bits from the operating system.
+        # `releases` is for simulation and may not use random bits of the operating system.
         mechanism.check(counts)
         n_records = sum(map(int, np.asarray(counts).ravel().tolist())) if records_are_public else None
         return mechanism.draw(counts, 1, sampler="exact", n_records=n_records).values[0]
@@ -181,5 +183,5 @@ def to_opendp(mechanism: TableMechanism) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What is public, without what is imported here."""
+    """The public names, without imports."""
     return sorted(__all__)

@@ -1,4 +1,4 @@
-"""What a ledger is charged before any record is read, and errors that depend on the records after that."""
+"""Charges to a ledger before records are read, and errors that depend on the records after the charge."""
 
 import secrets
 from collections.abc import Callable, Hashable
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def people_of(bound: Bound | None) -> tuple[str, int]:
-    """Whom a choice protects, and how many records of one of them count at most."""
+    """The unit that a choice protects, and the maximum number of its records."""
     return ("record", 1) if bound is None else (bound.unit, bound.records)
 
 
-def charged_choice(
+def charge_choice(
     guarantee: Guarantee,
     mechanism: ChoiceMechanism,
     *,
@@ -34,7 +34,7 @@ def charged_choice(
     ledger: "Ledger | None",
     random_seed: Seed,
 ) -> dict[str, Any]:
-    """Charge a ledger for a choice, if there is one. Nothing is read yet.
+    """Charge the ledger, if there is one, for a choice before any record is read.
 
     Returns
     -------
@@ -49,16 +49,16 @@ def charged_choice(
         If the ledger refuses it.
     """
     unit, contribution = people
-    tightest, entry, identity = tightest_guarantee(guarantee, mechanism), None, secrets.token_hex(16)
-    if tightest is None or not mechanism.satisfies(tightest):
+    stated, entry, identity = tightest_guarantee(guarantee, mechanism), None, secrets.token_hex(16)
+    if stated is None or not mechanism.satisfies(stated):
         raise UnattainableError(f"No guarantee such as {guarantee} can be stated for {what}. Ask for another kind.")
     if ledger is not None:
-        whom: dict[str, Any] = {"adjacency": mechanism.adjacency, "unit": unit, "contribution": contribution}
-        whom["digest"] = fingerprint_of(mechanism, tightest, unit, identity)
-        entry = ledger.receipt(ledger.spend(tightest, what=what, mechanism=mechanism, **whom))
+        terms: dict[str, Any] = {"adjacency": mechanism.adjacency, "unit": unit, "contribution": contribution}
+        terms["digest"] = fingerprint_of(mechanism, stated, unit, identity)
+        entry = ledger.receipt(ledger.spend(stated, what=what, mechanism=mechanism, **terms))
     return {
         "mechanism": mechanism,
-        "guarantee": tightest,
+        "guarantee": stated,
         "unit": unit,
         "identity": identity,
         "entry": entry,
@@ -67,24 +67,24 @@ def charged_choice(
     }
 
 
-class _Released(Protocol):
-    """A plan of tables or of pairs, as far as it is charged for."""
+class _ReleasePlan(Protocol):
+    """The part of a plan of tables or pairs that determines its charge."""
 
     @property
     def guarantee(self) -> Guarantee:
-        """What it keeps."""
+        """The guarantee that the release satisfies."""
 
     @property
     def after(self) -> tuple[PrivateChoice, ...]:
-        """What was chosen before."""
+        """The earlier private choices."""
 
     @property
     def composition(self) -> PrivacyCurves:
-        """The curves of all of it."""
+        """The privacy curves of the release and of the earlier choices."""
 
     @property
     def tables_alone(self) -> PrivacyCurves:
-        """The curves without what was chosen before."""
+        """The privacy curves without the earlier choices."""
 
     @property
     def adjacency(self) -> str:
@@ -96,11 +96,11 @@ class _Released(Protocol):
 
     @property
     def contribution(self) -> int:
-        """How many records of one table a unit holds at most."""
+        """The maximum number of records of a unit in a table."""
 
 
-def charged_release(chosen: _Released, ledger: "Ledger", *, what: str, digest: str, **stated: Any) -> Receipt:
-    """Charge a ledger for a release, before anything is read.
+def charge_release(chosen: _ReleasePlan, ledger: "Ledger", *, what: str, digest: str, **facts: Any) -> Receipt:
+    """Charge a ledger for a release before any record is read.
 
     Parameters
     ----------
@@ -109,21 +109,21 @@ def charged_release(chosen: _Released, ledger: "Ledger", *, what: str, digest: s
     what, digest, **stated
         As for :meth:`Ledger.spend`.
     """
-    guarantee, lost = charged(chosen, ledger)
+    guarantee, curves = ledger_cost(chosen, ledger)
     entry = ledger.spend(
         guarantee,
         what=what,
-        mechanism=lost,
+        mechanism=curves,
         adjacency=chosen.adjacency,
         unit=chosen.unit_label,
         contribution=chosen.contribution,
         digest=digest,
-        **stated,
+        **facts,
     )
     return ledger.receipt(entry)
 
 
-def refuse_unaffordable(chosen: _Released, ledger: "Ledger") -> None:
+def refuse_unaffordable(chosen: _ReleasePlan, ledger: "Ledger") -> None:
     """Raise the error with which a ledger would refuse a release. It is not charged.
 
     Raises
@@ -131,66 +131,68 @@ def refuse_unaffordable(chosen: _Released, ledger: "Ledger") -> None:
     BudgetError, LedgerError, ArgumentError
         As :meth:`Ledger.spend` does.
     """
-    guarantee, lost = charged(chosen, ledger)
+    guarantee, curves = ledger_cost(chosen, ledger)
     ledger._refuse_unaffordable(
-        guarantee, lost, chosen.adjacency, unit=chosen.unit_label, contribution=chosen.contribution
+        guarantee, curves, chosen.adjacency, unit=chosen.unit_label, contribution=chosen.contribution
     )
 
 
-def charged(chosen: _Released, ledger: "Ledger") -> tuple[Guarantee, PrivacyCurves]:
-    """What a release costs a ledger: without what was chosen before, if this ledger holds that in an entry already."""
+def ledger_cost(chosen: _ReleasePlan, ledger: "Ledger") -> tuple[Guarantee, PrivacyCurves]:
+    """The cost of a release to a ledger, without earlier choices that this ledger has already recorded."""
     on_ledger = {
-        one.entry for one in chosen.after if one.entry is not None and ledger.holds(one.entry, one.fingerprint)
+        choice.entry
+        for choice in chosen.after
+        if choice.entry is not None and ledger.holds(choice.entry, choice.fingerprint)
     }
     unpaid = []
     for choice in chosen.after:
-        # An entry pays once.
+        # An entry covers one choice.
         if choice.entry in on_ledger:
             on_ledger.remove(choice.entry)
         else:
             unpaid.append(choice)
     if len(unpaid) == len(chosen.after):
         return chosen.guarantee, chosen.composition
-    left = with_choices(unpaid, chosen.tables_alone)
-    return tightest_guarantee(chosen.guarantee, left) or chosen.guarantee, left
+    curves = with_choices(unpaid, chosen.tables_alone)
+    return tightest_guarantee(chosen.guarantee, curves) or chosen.guarantee, curves
 
 
 @final
-class Sealed[T]:
-    """Records that nobody looks at before the charge: they are opened with its receipt.
+class SealedRecords[T]:
+    """Records that can be read only after the charge, with its receipt.
 
-    Every verb that releases something of records takes them out of this, so that each one warns of a second release
-    that no ledger adds to the first.
+    Every function that releases something reads its records through this class. Without a ledger it warns of a second
+    release, because nothing adds its privacy loss to that of the first.
 
     Parameters
     ----------
     records : T
         **Secret**.
     ledger : Ledger or None
-        The ledger that is to be charged; without one nothing adds up what is released, and no receipt is asked for.
+        The ledger to charge. Without a ledger nothing adds up privacy losses, and no receipt is required.
     """
 
     def __init__(self, records: T, ledger: "Ledger | None") -> None:
         self._records, self.ledger = [records], ledger
 
     def __repr__(self) -> str:
-        return "Sealed(secret)"
+        return "SealedRecords(secret)"
 
     def read[R](self, reading: Callable[[T], R], receipt: Receipt | None, released: Hashable) -> R:
-        """What a function reads from the records. Its error says that the ledger was charged, if it was.
+        """Apply a function to the records, once. Its error mentions the charge, if there was one.
 
-        Without a ledger it warns of what was released before in this process, by the public facts of it; None for what
-        a seed makes reproducible.
+        Without a ledger it warns if the same public facts `released` were released before in this process. Pass None
+        for a reproducible release.
 
-        An error tells something about the data, so the ledger is charged before. It is raised outside of the handler,
-        so that it carries no frame in which the data are. They can be read once.
+        An error reveals something about the data, so the ledger is charged first. The error is raised outside of the
+        handler, so that its traceback has no frame with the data.
         """
         if self.ledger is not None and (receipt is None or not self.ledger.issued(receipt)):
             raise LedgerError("The ledger was not charged for these records, so they are not read. Please report this.")
         if self.ledger is None and released is not None:
             warn_of_repetition(released)
         try:
-            # Taken out, so that no frame of an error has them.
+            # The records are removed, so that no frame of an error refers to them.
             return reading(self._records.pop())
         except DirdpError as error:
             if self.ledger is None:

@@ -19,7 +19,7 @@ from pymc_dirdp.inference.noisy_rows import noisy_rows
 from pymc_dirdp.inference.numbers import ImpossibleError
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
 from pymc_dirdp.inference.tables import posterior_of
-from pymc_dirdp.releases.counts_logp import ReleaseLogp, fixed_rows_logp, tell_jax
+from pymc_dirdp.releases.counts_logp import ReleaseLogp, fixed_rows_logp, register_with_jax
 from pymc_dirdp.releases.inference_setup import Inferences, Source, inferences
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
@@ -37,10 +37,10 @@ def as_tensor(**named: Any) -> Any:
     return tensor
 
 
-def owned(release: Source | Sequence[Source]) -> Any:
+def copied(release: Source | Sequence[Source]) -> Any:
     """A copy of a release, or of several, which does not change if they do."""
     if isinstance(release, list | tuple):
-        return [owned(one) for one in release]
+        return [copied(item) for item in release]
     return release.copy(deep=True) if isinstance(release, xr.DataTree) else release
 
 
@@ -57,23 +57,23 @@ def logp_of(output: ObservedTable, beliefs: Beliefs, p: Any) -> Any:
         Its shares, in the shape of the draws.
     """
     p = as_tensor(p=p)
-    beta, whole = output.family == "beta", tuple(output.prior.shape)
-    shape = whole[:-1] if beta else whole
+    beta, cell_shape = output.family == "beta", tuple(output.prior.shape)
+    shape = cell_shape[:-1] if beta else cell_shape
     if p.ndim != len(shape) or any(size not in (None, n) for size, n in zip(p.type.shape, shape, strict=True)):
         raise ArgumentError(f"Expected p in the shape of {output.name!r}, {shape}, got {p.type.shape}.")
     if beta:
         log_shares = pt.stack([pt.log(p), pt.log1p(-p)], axis=-1)
-        proper, words = (p >= 0) & (p <= 1), "0 <= p <= 1"
+        is_valid, condition = (p >= 0) & (p <= 1), "0 <= p <= 1"
     else:
         log_shares = pt.log(p)
         # Shares add up to 1 within this tolerance.
-        proper, words = (p >= 0) & pt.isclose(p.sum(axis=-1, keepdims=True), 1.0, 0.0, 1e-6), "p >= 0, sum(p) = 1"
+        is_valid, condition = (p >= 0) & pt.isclose(p.sum(axis=-1, keepdims=True), 1.0, 0.0, 1e-6), "p >= 0, sum(p) = 1"
     if (rows := noisy_rows(output, beliefs)) is not None:
         value = fixed_rows_logp(rows, log_shares).sum()
     else:
-        tell_jax()
+        register_with_jax()
         value, _ = ReleaseLogp(output, beliefs).make_node(log_shares).outputs
-    return check_parameters(value, proper, msg=words)
+    return check_parameters(value, is_valid, msg=condition)
 
 
 @user_facing
@@ -153,11 +153,11 @@ def release_logp(
     >>> bool(logp({"logit": -0.85}) > logp({"logit": 0.85}))
     True
     """
-    found = inferences(owned(release), None, n_prior, row_prior, same_records=False)
-    name, *others = _chosen(found, table)
+    inference = inferences(copied(release), None, n_prior, row_prior, same_records=False)
+    name, *others = _select_tables(inference, table)
     if others:
-        raise ArgumentError(f"The release has the tables {', '.join(found.tables)}. Pass table= one of them.")
-    return logp_of(found.tables[name], found.beliefs[name], p)
+        raise ArgumentError(f"The release has the tables {', '.join(inference.tables)}. Pass table= one of them.")
+    return logp_of(inference.tables[name], inference.beliefs[name], p)
 
 
 @user_facing
@@ -213,33 +213,33 @@ def analyst_model(
     >>> [variable.name for variable in model.free_RVs + model.potentials]
     ['p', 'p_release']
     """
-    found = inferences(owned(release), prior, n_prior, row_prior, same_records=False)
+    inference = inferences(copied(release), prior, n_prior, row_prior, same_records=False)
     with pm.Model() as model:
-        for name in _chosen(found, tables):
-            logp = logp_of(found.tables[name], found.beliefs[name], _shares(model, name, found))
+        for name in _select_tables(inference, tables):
+            logp = logp_of(inference.tables[name], inference.beliefs[name], _shares(model, name, inference))
             pm.Potential(f"{name}_release", logp)
     return model
 
 
-def _shares(model: pm.Model, name: str, found: Inferences) -> Any:
+def _shares(model: pm.Model, name: str, inference: Inferences) -> Any:
     """The variable of a table's shares, in a model that is open."""
-    seen = found.tables[name]
-    prior = posterior_of(seen, found.beliefs[name]).prior
-    for (dim, labels), size in zip(seen.share_labels, prior.shape, strict=False):
+    output = inference.tables[name]
+    prior = posterior_of(output, inference.beliefs[name]).prior
+    for (dim, labels), size in zip(output.share_labels, prior.shape, strict=False):
         model.add_coord(dim, range(size) if labels is None else labels)
-    dims = tuple(dim for dim, _ in seen.share_labels) or None
+    dims = tuple(dim for dim, _ in output.share_labels) or None
     # No initial values: PyMC copies no model that has some, and the likelihood is finite wherever a chain may start.
-    if seen.family == "beta":
+    if output.family == "beta":
         return pm.Beta(name, alpha=prior[..., 0], beta=prior[..., 1], dims=dims)
     return pm.Dirichlet(name, a=prior, dims=dims)
 
 
-def _chosen(found: Inferences, tables: str | Sequence[str] | None) -> list[str]:
-    names = [tables] if isinstance(tables, str) else list(found.tables if tables is None else tables)
+def _select_tables(inference: Inferences, tables: str | Sequence[str] | None) -> list[str]:
+    names = [tables] if isinstance(tables, str) else list(inference.tables if tables is None else tables)
     if not names:
         raise ArgumentError("Expected tables to name at least one table of the release.")
-    if unknown := [name for name in names if name not in found.tables]:
-        raise ArgumentError(f"The release has no table {unknown[0]!r}, but {', '.join(found.tables)}.")
+    if unknown := [name for name in names if name not in inference.tables]:
+        raise ArgumentError(f"The release has no table {unknown[0]!r}, but {', '.join(inference.tables)}.")
     return names
 
 
@@ -302,16 +302,18 @@ def latent_counts(
     if "posterior" not in getattr(idata, "children", {}):
         raise ArgumentError("Expected idata to have the group posterior, as from pm.sample.")
     posterior = idata.children["posterior"].to_dataset()
-    found = inferences(release, None, n_prior, row_prior, same_records=False)
-    chosen = _chosen(found, [name for name in found.tables if name in posterior] if tables is None else tables)
+    inference = inferences(release, None, n_prior, row_prior, same_records=False)
+    chosen = _select_tables(
+        inference, [name for name in inference.tables if name in posterior] if tables is None else tables
+    )
     rng = generator(random_seed)
-    return xr.Dataset({name: _counts(name, found, posterior, rng) for name in chosen})
+    return xr.Dataset({name: _counts(name, inference, posterior, rng) for name in chosen})
 
 
-def _counts(name: str, found: Inferences, posterior: xr.Dataset, rng: np.random.Generator) -> xr.DataArray:
-    seen = found.tables[name]
-    distribution = posterior_of(seen, found.beliefs[name])
-    shape, beta = distribution.prior.shape, seen.family == "beta"
+def _counts(name: str, inference: Inferences, posterior: xr.Dataset, rng: np.random.Generator) -> xr.DataArray:
+    output = inference.tables[name]
+    distribution = posterior_of(output, inference.beliefs[name])
+    shape, beta = distribution.prior.shape, output.family == "beta"
     expected = shape[:-1] if beta else shape
     if name not in posterior or not {"chain", "draw"} <= set(posterior[name].dims):
         raise ArgumentError(f"Expected the posterior to hold draws of {name!r}, with the dims chain and draw.")
@@ -325,13 +327,13 @@ def _counts(name: str, found: Inferences, posterior: xr.Dataset, rng: np.random.
     with np.errstate(divide="ignore"):
         logs = np.log(shares).reshape(-1, *shape)
     try:
-        counts = np.stack([distribution.with_shares(each).counts(1, rng)[0] for each in logs])
+        counts = np.stack([distribution.with_shares(log_shares).counts(1, rng)[0] for log_shares in logs])
     except ImpossibleError as error:
         raise ArgumentError(
             f"The posterior holds draws of {name!r} with which the release is impossible. Did your model use this "
             "release?"
         ) from error
     coords: dict[str, Any] = {dim: draws.coords[dim] for dim in ("chain", "draw")}
-    coords |= {dim: labels for dim, labels in seen.cell_labels if labels is not None}
-    dims = ["chain", "draw", *(dim for dim, _ in seen.cell_labels)]
+    coords |= {dim: labels for dim, labels in output.cell_labels if labels is not None}
+    dims = ["chain", "draw", *(dim for dim, _ in output.cell_labels)]
     return xr.DataArray(counts.reshape(*p.shape[:2], *shape), coords, dims)

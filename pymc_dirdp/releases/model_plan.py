@@ -11,7 +11,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.whose_records import refuse_lost_unit
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.model_tables import planned_tables, read_completely
+from pymc_dirdp.releases.model_tables import plan_tables, read_model_or_ask
 from pymc_dirdp.releases.plan import ModelPlanning
 from pymc_dirdp.releases.plan_types import Plan
 
@@ -19,21 +19,21 @@ from pymc_dirdp.releases.plan_types import Plan
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelPlan(Tabular):
-    """What will be done with the records of a model of any discrete data, and what that costs its parameters.
+    """The plan of a release of a model of any discrete data: its tables and the noise on their cells.
 
-    It is public: no record was looked at. `print` it, let a notebook show it, or take `frame()`; pass it to
+    The plan is public, because no record was read. Print it, display it in a notebook, or use `frame()`. Pass it to
     :func:`pymc_dirdp.private_model` instead of a guarantee.
 
     Attributes
     ----------
     tables : Plan
-        The tables that are released, called by the observed variables. It can be saved.
+        The plan of the released tables, which have the names of the observed variables. It can be saved.
     options : ModelOptions
-        What was said about the model.
+        The options of the model.
     cells : dict of str to int
-        How many cells the table of each observed variable has.
+        The number of cells of the table of each observed variable.
     integrated : tuple of str
-        The free variables with an entry for each person, which the private model has not.
+        The free variables with an entry for each person. The private model integrates them out.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class ModelPlan(Tabular):
 
     @override
     def _parts(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
-        above = [f"Plan of a private model, {self.tables.guarantee}, {self.tables.adjacency}"]
+        header = [f"Plan of a private model, {self.tables.guarantee}, {self.tables.adjacency}"]
         rows = [
             {
                 "table": part.table.name,
@@ -75,22 +75,22 @@ class ModelPlan(Tabular):
                 below.append(
                     f"{name!r} has {size / cells:.2g} records in a cell on average; five or more are good advice"
                 )
-        return above, rows, below
+        return header, rows, below
 
 
-def plan_of_model(guarantee: Guarantee, model: pm.Model, *, any_model: bool = True, **said: Any) -> ModelPlan:
+def plan_of_model(guarantee: Guarantee, model: pm.Model, *, any_model: bool = True, **arguments: Any) -> ModelPlan:
     """Plan the release of a model of any discrete data. See :func:`pymc_dirdp.plan`."""
     if any_model is not True:
         raise ArgumentError("Pass any_model=True, or leave it out for a model with Dirichlet and Beta priors.")
-    refuse_unknown("plan", said, ModelPlanning.__annotations__)
-    guarantee, options = Guarantee.checked(guarantee=guarantee), ModelOptions(**said)
-    found = read_completely(model, options, "dirdp.plan(guarantee, model, any_model=True", plans=True)
-    chosen = planned_tables(guarantee, found)
-    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, options.max_records)
-    effect = found.inputs.effect
+    refuse_unknown("plan", arguments, ModelPlanning.__annotations__)
+    guarantee, options = Guarantee.checked(guarantee=guarantee), ModelOptions(**arguments)
+    parsed = read_model_or_ask(model, options, "dirdp.plan(guarantee, model, any_model=True", plans=True)
+    chosen = plan_tables(guarantee, parsed)
+    refuse_lost_unit([str(rv.name) for rv in parsed.model.observed_RVs], model, options.max_records)
+    effect = parsed.inputs.effect
     return ModelPlan(
         chosen,
         options,
-        {one.name: len(one.rows) * len(one.labels) for one in found.outcomes},
+        {outcomes.name: len(outcomes.rows) * len(outcomes.labels) for outcomes in parsed.outcomes},
         () if effect is None else (str(effect.variable.name),),
     )

@@ -1,7 +1,7 @@
-"""The tables of a model of any discrete data: what is read of it, counted and planned.
+"""The tables of a model of any discrete data: parsed, counted and planned.
 
-An observed variable is counted in a table, whose plan is that of a conjugate model. What stands in its place in a
-private model is in `noisy_tables`.
+The records of an observed variable are counted in a table, which is planned in the same way as a conjugate model. The
+module `noisy_tables` has the likelihood that replaces the variable in a private model.
 """
 
 import math
@@ -57,50 +57,50 @@ from pymc_dirdp.releases.plan_types import Plan, PlannedTable, records_name
 
 @final
 @dataclass(frozen=True, eq=False)
-class ModelRead:
-    """A model that was read: what is public of it, and the functions that count its records."""
+class ParsedModel:
+    """The public part of a model, and the functions that count its records."""
 
     model: pm.Model
     free: list[Node]
     inputs: Inputs
     outcomes: list[Outcomes]
-    said: ModelOptions
+    options: ModelOptions
     secret: list[Node]
     dims: frozenset[str]
 
 
-def read_completely(model: pm.Model, said: ModelOptions, verb: str, *, plans: bool) -> ModelRead:
-    """What :func:`read_model` returns, or one error with all that has to be said, and a call to copy.
+def read_model_or_ask(model: pm.Model, options: ModelOptions, verb: str, *, plans: bool) -> ParsedModel:
+    """Call :func:`read_model`, or raise one error with all missing options and a call to copy.
 
     Parameters
     ----------
     model : pymc.Model
-    said : ModelOptions
+    options : ModelOptions
     verb : str
-        How the call begins.
+        The beginning of the call in that error.
     plans : bool
-        Whether a release is planned; a recipient's observations are made up, and of any number.
+        Whether to plan a release. A recipient has made-up observations, and may have any number of them.
     """
 
-    def attempt(way: ModelOptions) -> ModelRead:
-        found = read_model(model, replace(way, assumed=way != said))
+    def attempt(answers: ModelOptions) -> ParsedModel:
+        parsed = read_model(model, replace(answers, assumed=answers != options))
         if plans:
-            _refuse_shared_records(found)
-            _different_numbers(found)
-        return found
+            _refuse_shared_records(parsed)
+            _different_numbers(parsed)
+        return parsed
 
-    return read_or_ask(attempt, said, verb)
+    return read_or_ask(attempt, options, verb)
 
 
-def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
-    """Read all observed variables of a model. No observation is looked at but to refuse one that is a covariate, too.
+def read_model(model: pm.Model, options: ModelOptions) -> ParsedModel:
+    """Read all observed variables of a model. Observations are read only to refuse those that are covariates, too.
 
     Raises
     ------
     OpenQuestionError
-        If something has to be said of it.
+        If an option is missing.
     UnsupportedModelError, ArgumentError
-        It names the variable, the reason and a way out.
+        If the model cannot be released. The error has the variable, the reason and a solution.
     """
     if not model.observed_RVs and model.potentials:
         raise UnsupportedModelError(
@@ -113,51 +113,51 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
             "private_model cannot release this model: it observes nothing. Give its discrete variables observed=; a "
             "recipient gives made-up observations of the same kind."
         )
-    ask_whose_trials(model, said)
-    model = with_shares(model, said)
+    ask_whose_trials(model, options)
+    model = with_shares(model, options)
     observed = [str(rv.name) for rv in model.observed_RVs]
-    groups = said.jointly
-    together = [name for group in groups for name in group]
-    if len(set(together)) < len(together):
-        raise ArgumentError("Some observed variable is in jointly twice. Name it in one group.")
+    groups = options.jointly
+    joint_names = [name for group in groups for name in group]
+    if len(set(joint_names)) < len(joint_names):
+        raise ArgumentError("jointly= has an observed variable twice. Name each variable in one group only.")
     for argument, names in (
-        ("count_variables", said.count_variables),
-        ("support", said.support),
-        ("jointly", together),
+        ("count_variables", options.count_variables),
+        ("support", options.support),
+        ("jointly", joint_names),
     ):
         for name in names:
             one_of(observed, **{f"observed variable in {argument}": name})
-    data = {str(one.name) for one in model.data_vars}
-    named = [] if isinstance(said.public, bool) else list(said.public)
-    for name in [*named, *said.levels]:
+    data = {str(variable.name) for variable in model.data_vars}
+    named = [] if isinstance(options.public, bool) else list(options.public)
+    for name in [*named, *options.levels]:
         one_of([*sorted(data), *observed], **{"name in public or levels": name})
-    if both := set(named) & set(said.levels):
-        raise ArgumentError(f"Name {min(both)!r} in public or in levels, not in both.")
-    if said.unit:
-        refuse_long_format(model, said)
-        refuse_unknown_axes([axes_of(rv, model) for rv in model.observed_RVs], said.unit_options)
-    axes = {rv: people_axis(rv, model, said) for rv in model.observed_RVs if _asks_for_people(rv, said)}
-    effect = effect_of_person(model, said)
+    if repeated := set(named) & set(options.levels):
+        raise ArgumentError(f"Name {min(repeated)!r} in public or in levels, not in both.")
+    if options.unit:
+        refuse_long_format(model, options)
+        refuse_unknown_axes([axes_of(rv, model) for rv in model.observed_RVs], options.unit_options)
+    axes = {rv: people_axis(rv, model, options) for rv in model.observed_RVs if _has_people_axis(rv, options)}
+    effect = effect_of_person(model, options)
     free = [rv for rv in model.free_RVs if effect is None or rv is not effect.variable]
     secret, dims = [], set()
     for rv in model.observed_RVs:
         name, stored = str(rv.name), stored_observations(rv, model)
         if any(node.owner is not None and isinstance(node.owner.op, Subtensor) for node in ancestors([stored])):
-            # To say that the whole array is public would publish this part of it.
+            # To declare the whole array public would publish this part of it.
             raise model_refusal(
                 name,
                 "observes a part of an array that the model may read elsewhere",
                 "Cut it before the model: pm.Data('observations', records[:, 0]) and observed= that.",
             )
         secret.append(stored)
-        if (known := known_bound(stored)) is not None and known[1].records > said.max_records:
+        if (known := known_bound(stored)) is not None and known[1].records > options.most_records:
             raise ArgumentError(
                 f"{name!r} counts at most {known[1].records} records of each {known[1].unit!r}. Pass "
                 f"contribution={known[1].records}, or count with contribution=1."
             )
-        trials = said.trials_are_people and operation(rv) in ("Binomial", "Multinomial")
+        trials = options.trials_are_people and operation(rv) in ("Binomial", "Multinomial")
         if trials:
-            secret += private_trials(parameters(rv)[1][0], said)
+            secret += private_trials(parameters(rv)[1][0], options)
         shape = stored_shape(stored)
         core: Any = rv.owner.op
         if not hasattr(core, "ndim_supp"):
@@ -167,92 +167,98 @@ def read_model(model: pm.Model, said: ModelOptions) -> ModelRead:
                 "Observe all records as they are, without total_size. Instead of pymc_extras.marginalize take a "
                 "pm.Mixture, whose weights are the probabilities of the states.",
             )
-        if name not in said.count_variables and not trials and len(shape) > core.ndim_supp:
+        if name not in options.count_variables and not trials and len(shape) > core.ndim_supp:
             axis = axes.get(rv, 0)
-            secret += record_arrays(rv, free, shape[axis:], said)
+            secret += record_arrays(rv, free, shape[axis:], options)
             dims |= {dim for dim in model.named_vars_to_dims.get(name, ())[axis : axis + 1] if dim is not None}
     refuse_free_variables(model, free, secret, dims)
-    refuse_unnamed_data(model, free, secret, said)
+    refuse_unnamed_data(model, free, secret, options)
     inputs = Inputs.from_model(model, free, effect)
-    alone = {str(rv.name): read_outcomes(rv, model, inputs, said) for rv in model.observed_RVs}
-    outcomes = [one for name, one in alone.items() if name not in together]
-    outcomes += [jointly_observed([alone[name] for name in group], said) for group in groups]
+    separate = {str(rv.name): read_outcomes(rv, model, inputs, options) for rv in model.observed_RVs}
+    outcomes = [table for name, table in separate.items() if name not in joint_names]
+    outcomes += [jointly_observed([separate[name] for name in group], options) for group in groups]
     outcomes = integrate_effect(outcomes, effect, model, groups)
-    _refuse_shared_rows(outcomes, said)
-    return ModelRead(model, free, inputs, outcomes, said, secret, frozenset(dims))
+    _refuse_shared_rows(outcomes, options)
+    return ParsedModel(model, free, inputs, outcomes, options, secret, frozenset(dims))
 
 
-def _asks_for_people(rv: Node, said: ModelOptions) -> bool:
-    """Whether an observation of a variable is that of one person, so that one of its axes holds the people."""
-    known = hasattr(rv.owner.op, "ndim_supp") and rv.name not in said.count_variables
-    return known and (bool(said.unit) or not has_several_trials(rv, said))
+def _has_people_axis(rv: Node, options: ModelOptions) -> bool:
+    """Whether each observation of a variable is of one person, so that one of its axes is that of the people."""
+    known = hasattr(rv.owner.op, "ndim_supp") and rv.name not in options.count_variables
+    return known and (bool(options.unit) or not has_several_trials(rv, options))
 
 
-def _refuse_shared_rows(outcomes: Sequence[Outcomes], said: ModelOptions) -> None:
-    """Refuse tables whose rows hold the same people, if their numbers are private: their likelihoods do not multiply.
+def _refuse_shared_rows(outcomes: Sequence[Outcomes], options: ModelOptions) -> None:
+    """Refuse tables of the same people with private row sizes, because their likelihoods do not multiply.
 
-    Given the free variables, the answers of a person are independent. But each table would have row sizes of its own.
+    The answers of a person are independent given the free variables, but each table would have separate row sizes.
     """
     unknown = [
-        one.name for one in outcomes if one.kind == "records" and (one.totals is None or not said.records_are_public)
+        table.name
+        for table in outcomes
+        if table.kind == "records" and (table.totals is None or not options.records_are_public)
     ]
-    apart = [set(group) for group in said.disjoint or ()]
-    if len(unknown) < 2 or (apart and all(len(group & set(unknown)) < 2 for group in apart)):
+    independent_sets = [set(group) for group in options.disjoint or ()]
+    if len(unknown) < 2 or (independent_sets and all(len(group & set(unknown)) < 2 for group in independent_sets)):
         return
-    both, alone = ", ".join(map(repr, unknown)), tuple((name,) for name in unknown)
-    different = [] if apart else [Answer({"disjoint": alone}, "if nobody has answered two of them")]
+    names, singletons = ", ".join(map(repr, unknown)), tuple((name,) for name in unknown)
+    different = [] if independent_sets else [Answer({"disjoint": singletons}, "if nobody has answered two of them")]
     raise OpenQuestionError(
-        f"private_model cannot release this model: {both} are answers of the same people, whose covariates or number "
+        f"private_model cannot release this model: {names} are answers of the same people, whose covariates or number "
         "are private, so that their tables have the same unknown row sizes. Pass "
         f"jointly=[{unknown}], or disjoint= if they are different people.",
         [Answer({"jointly": (tuple(unknown),)}, "if they are answers of the same people"), *different],
     )
 
 
-def _refuse_shared_records(found: ModelRead) -> None:
-    """Refuse groups of `disjoint` of which one observes what another observes or reads: they hold the same people."""
-    observed, reads = dict[str, Node](), dict[str, list[Node]]()
-    for rv in found.model.observed_RVs:
-        stored, behind = stored_observations(rv, found.model), set(ancestors([rv]))
+def _refuse_shared_records(parsed: ParsedModel) -> None:
+    """Refuse groups of `disjoint` that share data, because they contain the same people."""
+    observed, arrays_read = dict[str, Node](), dict[str, list[Node]]()
+    for rv in parsed.model.observed_RVs:
+        stored, upstream = stored_observations(rv, parsed.model), set(ancestors([rv]))
         observed[str(rv.name)] = stored
-        reads[str(rv.name)] = [stored, *(array for array in found.secret if array in behind)]
-    together = {"_".join(group): group for group in found.said.jointly}
-    groups = [[part for name in group for part in together.get(name, (name,))] for group in found.said.disjoint or ()]
+        arrays_read[str(rv.name)] = [stored, *(array for array in parsed.secret if array in upstream)]
+    joint_names = {"_".join(group): group for group in parsed.options.jointly}
+    groups = [
+        [part for name in group for part in joint_names.get(name, (name,))] for group in parsed.options.disjoint or ()
+    ]
     for first, second in permutations(groups, 2):
-        for one, other in product(*([name for name in group if name in observed] for group in (first, second))):
-            if any(same_data(observed[one], array) for array in reads[other]):
-                raise refusal("shared data", one, problem=f"and {other!r} hold the same data")
+        for name, other in product(*([name for name in group if name in observed] for group in (first, second))):
+            if any(same_data(observed[name], array) for array in arrays_read[other]):
+                raise refusal("shared data", name, problem=f"and {other!r} hold the same data")
 
 
-def _different_numbers(found: ModelRead) -> list[str]:
-    """The tables whose public number of records differs from that of others of the same people.
+def _different_numbers(parsed: ParsedModel) -> list[str]:
+    """The tables whose public number of records differs from that of other tables of the same people.
 
     Raises
     ------
     UnsupportedModelError
-        If nobody has said that anybody may know it.
+        If that number is not named in `public`.
     """
-    said = found.said
-    if not said.records_are_public or said.max_records > 1:
+    options = parsed.options
+    if not options.records_are_public or options.max_records > 1:
         return []
-    numbers = {one.name: sum(one.numbers) for one in found.outcomes}
-    apart = [frozenset(group) for group in said.disjoint or ()]
-    anybody = frozenset(numbers).difference(*apart)
-    groups = [group | anybody for group in apart or [frozenset()]]
+    numbers = {table.name: sum(table.numbers) for table in parsed.outcomes}
+    independent_sets = [frozenset(group) for group in options.disjoint or ()]
+    unlisted = frozenset(numbers).difference(*independent_sets)
+    groups = [group | unlisted for group in independent_sets or [frozenset()]]
     differing = {name: group for group in groups for name in numbers_to_name(numbers, group)}
-    parts = {"_".join(group): group for group in said.jointly}
+    parts = {"_".join(group): group for group in options.jointly}
     names = {name: parts.get(name, (name,)) for name in differing}
-    unnamed = {name: of for name, of in names.items() if not all(map(said.is_public, of))}
-    if unnamed:
-        first = next(iter(unnamed))
+    unpublished = {
+        name: table_parts for name, table_parts in names.items() if not all(map(options.is_public, table_parts))
+    }
+    if unpublished:
+        first = next(iter(unpublished))
         other = max(differing[first], key=numbers.__getitem__)
-        public = [one for of in unnamed.values() for one in of]
+        public = [part for names in unpublished.values() for part in names]
         raise model_question(
             first,
             REFUSALS["different numbers"].reason.format(other=other),
-            f"Pass public={as_code([*([] if isinstance(said.public, bool) else said.public), *public])} if anybody may "
-            "know it, or disjoint= if different people stand behind them. If it is such a count, observe one variable "
-            "with a category for each outcome, or ask for adjacency='add-remove', where the numbers of records are "
+            f"Pass public={as_code([*([] if isinstance(options.public, bool) else options.public), *public])} "
+            "if anybody may know it, or disjoint= if different people stand behind them. If it is such a count, observe "
+            "one variable with a category for each outcome, or ask for adjacency='add-remove', where the numbers of records are "
             "private.",
             Answer({"public": tuple(public)}, "if anybody may know these numbers"),
         )
@@ -262,7 +268,7 @@ def _different_numbers(found: ModelRead) -> list[str]:
 @final
 @dataclass(frozen=True)
 class Layout:
-    """The table of an observed variable: one row, several rows with public or private numbers, or all cells as one."""
+    """The table of an observed variable: one row, several rows with public or private sizes, or all cells in a row."""
 
     shape: tuple[int, ...]
     dims: tuple[str, ...]
@@ -270,116 +276,125 @@ class Layout:
     rows_are_public: bool
 
 
-def layout_of(one: Outcomes, found: ModelRead) -> Layout:
+def layout_of(table: Outcomes, parsed: ParsedModel) -> Layout:
     """The table in which the records of an observed variable are counted."""
-    outcomes, rows, public = tuple(map(str, one.labels)), tuple(map(str, one.rows)), found.said.records_are_public
-    if one.kind == "counts":
-        # A table has two cells at least.
+    outcomes, rows, public = (
+        tuple(map(str, table.labels)),
+        tuple(map(str, table.rows)),
+        parsed.options.records_are_public,
+    )
+    if table.kind == "counts":
+        # A table has at least two cells.
         labels = outcomes if len(outcomes) > 1 else (*outcomes, "nobody")
-        return Layout((len(labels),), (f"{one.name}_count",), (labels,), rows_are_public=False)
+        return Layout((len(labels),), (f"{table.name}_count",), (labels,), rows_are_public=False)
     if len(rows) == 1:
-        return Layout((len(outcomes),), (f"{one.name}_outcome",), (outcomes,), rows_are_public=public)
-    if public and (one.totals is None or found.said.max_records > 1):
+        return Layout((len(outcomes),), (f"{table.name}_outcome",), (outcomes,), rows_are_public=public)
+    if public and (table.totals is None or parsed.options.max_records > 1):
         cells = tuple(f"{row} | {outcome}" for row in rows for outcome in outcomes)
-        return Layout((len(cells),), (f"{one.name}_cell",), (cells,), rows_are_public=False)
-    dims = (f"{one.name}_row", f"{one.name}_outcome")
+        return Layout((len(cells),), (f"{table.name}_cell",), (cells,), rows_are_public=False)
+    dims = (f"{table.name}_row", f"{table.name}_outcome")
     return Layout((len(rows), len(outcomes)), dims, (rows, outcomes), rows_are_public=public)
 
 
-def counted(found: ModelRead, model: pm.Model) -> pm.Model:
-    """**Secret**: the tables of a model's records, as :func:`table_model` has them. A ledger is charged before.
+def count_records(parsed: ParsedModel, model: pm.Model) -> pm.Model:
+    """**Secret**: the tables of a model's records, see :func:`table_model`. Charge the ledger first.
 
     Raises
     ------
     DataError
-        If some observation is not what was said, bounded counts have lost their unit, or the model holds counts.
+        If an observation does not match the options, bounded counts have lost their unit, or the model contains counts.
     """
-    refuse_lost_unit([str(rv.name) for rv in found.model.observed_RVs], model, found.said.max_records)
-    counts = {one.name: one.counts(model) for one in found.outcomes}
-    used = ancestors([*found.model.basic_RVs, *found.model.deterministics])
-    written = (node for node in used if is_stored(node) and node.type.ndim and not found.said.is_public(node.name))
-    refuse_copies([evaluate(node) for node in written if not any(node is one for one in found.secret)], counts)
-    return table_model(found, list(counts.values()))
+    refuse_lost_unit([str(rv.name) for rv in parsed.model.observed_RVs], model, parsed.options.max_records)
+    counts = {table.name: table.counts(model) for table in parsed.outcomes}
+    nodes = ancestors([*parsed.model.basic_RVs, *parsed.model.deterministics])
+    constants = (
+        node for node in nodes if is_stored(node) and node.type.ndim and not parsed.options.is_public(node.name)
+    )
+    refuse_copies([evaluate(node) for node in constants if not any(node is array for array in parsed.secret)], counts)
+    return table_model(parsed, list(counts.values()))
 
 
-def table_model(found: ModelRead, counts: Sequence[NDArray[np.int64]] | None) -> pm.Model:
-    """The tables as a conjugate model, of which releases are planned and drawn. Its prior is not used here.
+def table_model(parsed: ParsedModel, counts: Sequence[NDArray[np.int64]] | None) -> pm.Model:
+    """The tables as a conjugate model, for planning and drawing releases. Its prior is not used here.
 
     Parameters
     ----------
-    found : ModelRead
+    parsed : ParsedModel
     counts : sequence of array, or None
-        **Secret**: the counts of each table; made-up ones for planning.
+        **Secret**: the counts of each table. With None they are made up, for planning.
     """
     with pm.Model(model=None) as tables:
-        set_purpose(tables, Purpose(of_counts=True))
-        for k, one in enumerate(found.outcomes):
-            laid = layout_of(one, found)
-            for dim, labels in zip(laid.dims, laid.labels, strict=True):
+        build_for(tables, Purpose(of_counts=True))
+        for k, table in enumerate(parsed.outcomes):
+            layout = layout_of(table, parsed)
+            for dim, labels in zip(layout.dims, layout.labels, strict=True):
                 tables.add_coord(dim, labels)
-            p = pm.Dirichlet(one.name, np.ones(laid.shape), dims=laid.dims)
-            filled = np.zeros(laid.shape, dtype=np.int64)
+            p = pm.Dirichlet(table.name, np.ones(layout.shape), dims=layout.dims)
+            table_counts = np.zeros(layout.shape, dtype=np.int64)
             if counts is not None:
-                filled.flat[: counts[k].size] = counts[k].ravel()
-            elif found.said.records_are_public:
-                filled[..., 0] = one.numbers if len(laid.shape) == 2 else sum(one.numbers)
+                table_counts.flat[: counts[k].size] = counts[k].ravel()
+            elif parsed.options.records_are_public:
+                table_counts[..., 0] = table.numbers if len(layout.shape) == 2 else sum(table.numbers)
             else:
-                filled[..., 0] = 2
-            pm.Multinomial(records_name(one.name), n=filled.sum(axis=-1), p=p, observed=filled)
+                table_counts[..., 0] = 2
+            pm.Multinomial(records_name(table.name), n=table_counts.sum(axis=-1), p=p, observed=table_counts)
     return tables
 
 
-def planned_tables(guarantee: Guarantee, found: ModelRead) -> Plan:
+def plan_tables(guarantee: Guarantee, parsed: ParsedModel) -> Plan:
     """The plan with the least noise."""
-    _warn_of_many_rows(found)
-    tables, said, differing = table_model(found, None), found.said, _different_numbers(found)
-    layouts = {one.name: layout_of(one, found) for one in found.outcomes}
-    options: dict[str, Any] = {
-        "adjacency": said.relation,
-        "contribution": said.max_records,
+    _warn_of_many_rows(parsed)
+    tables, options, differing = table_model(parsed, None), parsed.options, _different_numbers(parsed)
+    layouts = {table.name: layout_of(table, parsed) for table in parsed.outcomes}
+    arguments: dict[str, Any] = {
+        "adjacency": options.relation,
+        "contribution": options.most_records,
         "public": [
             records_name(name)
-            for name, laid in layouts.items()
-            if (len(laid.shape) == 2 and laid.rows_are_public) or name in differing
+            for name, layout in layouts.items()
+            if (len(layout.shape) == 2 and layout.rows_are_public) or name in differing
         ],
-        "weights": said.weights,
-        "disjoint": said.disjoint,
+        "weights": options.weights,
+        "disjoint": options.disjoint,
     }
     plans: list[Plan] = []
     problem: Exception | None = None
-    # Joint noise of a large table takes long to calibrate, and has no likelihood that NUTS could evaluate.
-    small = all(len(laid.shape) == 1 and multiplications(laid.shape[0], 20) <= _MOST for laid in layouts.values())
+    # The calibration of joint noise for a large table is slow, and its likelihood is too slow for NUTS.
+    small = all(
+        len(layout.shape) == 1 and multiplications(layout.shape[0], 20) <= _MAX_MULTIPLICATIONS
+        for layout in layouts.values()
+    )
     noises = [kind for kind in NOISES if small or kind != "joint"]
-    for kind in noises if said.mechanism == "auto" else (said.mechanism,):
+    for kind in noises if options.mechanism == "auto" else (options.mechanism,):
         try:
-            one = planned(guarantee, tables, mechanism=kind, **options)
+            plan = planned(guarantee, tables, mechanism=kind, **arguments)
         except (UnattainableError, ArgumentError) as error:
             problem = problem or error
             continue
-        if unknown := [part.table.name for part in one.parts if not has_likelihood(part)]:
+        if unknown := [part.table.name for part in plan.parts if not has_likelihood(part)]:
             problem = problem or UnattainableError(
                 "Joint noise is for observed variables of the same people, whose number is public, without covariates "
                 f"and of up to some eight outcomes, and {unknown[0]!r} is another. Pass mechanism='auto', or jointly= "
                 "for one table of all combinations of answers."
             )
         else:
-            plans.append(one)
+            plans.append(plan)
     if not plans:
         assert problem is not None
         raise problem
-    return min(plans, key=lambda one: math.hypot(*(part.mechanism.noise_sd or 0.0 for part in one.parts)))
+    return min(plans, key=lambda plan: math.hypot(*(part.mechanism.noise_sd or 0.0 for part in plan.parts)))
 
 
-def _warn_of_many_rows(found: ModelRead, *, most: int = 1_000) -> None:
-    """Say before a release is bought that NUTS will take long, and what takes less time and has less noise."""
-    for outcomes in found.outcomes:
+def _warn_of_many_rows(parsed: ParsedModel, *, most: int = 1_000) -> None:
+    """Warn before the charge that NUTS will be slow, with faster options that have less noise."""
+    for outcomes in parsed.outcomes:
         rows = len(outcomes.rows)
         if rows > most and outcomes.totals is None and outcomes.kind == "records":
-            # Sums over the numbers of records of the rows as well would take ten times as long as these variables do.
+            # To sum over the row sizes as well would take ten times as long as these free variables.
             instead = (
                 "All of them are in one sum. With adjacency='add-remove' the noise is half as large, and an evaluation "
                 "takes about half of the time. "
-                if found.said.records_are_public
+                if parsed.options.records_are_public
                 else ""
             )
             warn(
@@ -390,15 +405,16 @@ def _warn_of_many_rows(found: ModelRead, *, most: int = 1_000) -> None:
             )
 
 
-# An evaluation of the likelihood of joint noise with so many multiplications takes some 20 ms, so NUTS takes minutes.
-_MOST = 6e7
+# Maximum number of multiplications in an evaluation of the likelihood of joint noise. It takes about 20 ms, so NUTS
+# takes minutes.
+_MAX_MULTIPLICATIONS = 6e7
 
 
 def has_likelihood(part: PlannedTable) -> bool:
-    """Whether the likelihood of its noise is known: of single cells, or of a row that shares a noise with others."""
+    """Whether the likelihood of its noise is available: for single cells, or for a row with shared noise."""
     mechanism, noise = part.mechanism, part.mechanism.shared_noise
     if mechanism.cell_noise is not None or noise is None:
         return mechanism.cell_noise is not None
     if len(part.table.shape) > 1 or part.n_records is None or noise.reaches is None:
         return False
-    return sum(map(multiplications, noise.cells, noise.reaches)) <= _MOST
+    return sum(map(multiplications, noise.cells, noise.reaches)) <= _MAX_MULTIPLICATIONS

@@ -40,12 +40,12 @@ from pymc_dirdp.models.without_data import (
     without_data,
 )
 from pymc_dirdp.releases.counts_logp import rows_logp
-from pymc_dirdp.releases.model_tables import ModelRead, has_likelihood, layout_of
+from pymc_dirdp.releases.model_tables import ParsedModel, has_likelihood, layout_of
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 
 
 def with_terms(
-    found: ModelRead,
+    found: ParsedModel,
     chosen: Plan,
     n_prior: float | Mapping[str, float] | None,
     noisy: Mapping[str, Array] | None = None,
@@ -57,7 +57,7 @@ def with_terms(
 
     Parameters
     ----------
-    found : ModelRead
+    found : ParsedModel
     chosen : Plan
         Of the tables of the model, or of those of a release.
     n_prior
@@ -83,7 +83,7 @@ def with_terms(
             f"{', '.join(one.name for one in found.outcomes)}. Take the model that was released."
         )
     if beside is None:
-        public = public_data(found.model, found.secret, found.dims, found.said)
+        public = public_data(found.model, found.secret, found.dims, found.options)
         deterministics = public_deterministics(found.model, found.free, found.dims, public)
         private = without_data(found.model, found.free, deterministics)
     else:
@@ -146,7 +146,7 @@ def _on_rows_of(part: PlannedTable, outcomes: Outcomes) -> Outcomes:
     return replace(outcomes, rows=released, log_p=log_p[[found[0] for found in places]], totals=totals)
 
 
-def _refuse_other_variables(found: ModelRead, private: pm.Model) -> None:
+def _refuse_other_variables(found: ParsedModel, private: pm.Model) -> None:
     """Refuse a model whose free variables are not those of a private model, by their names and shapes."""
     shapes = {str(rv.name): rv.type.shape for rv in private.free_RVs}
     for rv in found.free:
@@ -283,7 +283,7 @@ def _drawn_by_python(op: _NoiseVariable, node: Any) -> Any:
 
 
 def _observe_numbers(
-    found: Outcomes, read: ModelRead, part: PlannedTable, noisy: Array | None, ending: str, *, unlikely: float = 45.0
+    found: Outcomes, read: ParsedModel, part: PlannedTable, noisy: Array | None, ending: str, *, unlikely: float = 45.0
 ) -> None:
     """Observe noisy observations, each of them a number of people.
 
@@ -396,7 +396,7 @@ def _observe_joint(
 
 
 def _observe_rows(
-    outcomes: Outcomes, found: ModelRead, part: PlannedTable, noisy: Array | None, most: float | None
+    outcomes: Outcomes, found: ParsedModel, part: PlannedTable, noisy: Array | None, most: float | None
 ) -> None:
     """Observe the noisy table of an observed variable. New free variables are added to the model."""
     private, name, laid = pm.modelcontext(None), outcomes.name, layout_of(outcomes, found)
@@ -411,7 +411,7 @@ def _observe_rows(
         dims = (f"{name}_row",) if rows > 1 else None
         if dims and dims[0] not in private.coords:
             private.add_coord(dims[0], tuple(map(str, outcomes.rows)))
-        if found.said.records_are_public:
+        if found.options.records_are_public:
             of_rows: Any = pm.Dirichlet(_new(f"{name}_shares"), np.ones(rows), dims=dims)
         else:
             if most is None:
@@ -420,7 +420,7 @@ def _observe_rows(
             of_rows = pm.Uniform(_new(f"{name}_expected"), 0, upper, shape=shape, dims=dims)
         log_weights = pt.log(of_rows)[:, None] + log_weights
     inputs = [log_weights.reshape(laid.shape), noise.numbers]
-    public = found.said.records_are_public
+    public = found.options.records_are_public
     if public:
         totals = np.array(part.totals or (part.n_records or 0,), dtype=np.int64).reshape(laid.shape[:-1])
         pairs = values.reshape(totals.size, -1)

@@ -30,7 +30,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.releases import axes
 from pymc_dirdp.releases.axes import ListedLabels
 from pymc_dirdp.releases.cache import Cache
-from pymc_dirdp.releases.draws import fitted_shares, measurements_of_table, shares_given
+from pymc_dirdp.releases.draws import draw_shares, fitted_shares, measurements_of_table
 from pymc_dirdp.releases.expected_errors import ExpectedErrors, expected_errors
 from pymc_dirdp.releases.pairs import PairsRelease
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
@@ -249,7 +249,7 @@ class LoadedRelease:
                 # The same text has the same draws everywhere.
                 rng = np.random.default_rng(int(digest(facts_of(output)), 16))
                 tables = {table.name: (table.mechanism, table.observed_table) for table in noisy}
-                known |= shares_given(tables, plan.released_draws, rng)
+                known |= draw_shares(tables, plan.released_draws, rng)
             for name, table in self.tables.items():
                 values = known.get(name, table.published)
                 shares[name] = values[..., 0] if table.family == "beta" else values

@@ -106,7 +106,7 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
         if self.stated.unit or self.stated.public or self.stated.disjoint:
             raise ArgumentError("it states people by axes, and records have none.")
         for choice in self.after:
-            choice.refuse_other_people(self.adjacency, self.unit_label)
+            choice.check_same_people(self.adjacency, self.unit_label)
 
     @cached_property
     def reading(self) -> PrivacyUnit:
@@ -372,7 +372,7 @@ def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
     truths, *others = NOT_PROTECTED
     public = ["the number of records, and who took part"] if plan.stated.n_records_is_public else []
     guarantee += [Line("not protected", "; ".join((truths, *public, "the categories", *others)), 1)]
-    guarantee += [Line(choice.kind, choice.in_words, 1) for choice in plan.after]
+    guarantee += [Line(choice.kind, choice.description, 1) for choice in plan.after]
     guarantee += [Line("assumed", "; ".join(_believed(plan)), 1), Line("adjacency", plan.adjacency, 2)]
     how = [Line("mechanism", mechanism.summary, 0), Line("mechanism", mechanism.summary, 2)]
     sd = f"{mechanism.drawn_noise.sd:.3g}"

@@ -21,7 +21,7 @@ from pymc_dirdp.models.privacy_unit import unit_options
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.choices import check_budget_left, curves_of, refuse_unpaid_bins
-from pymc_dirdp.releases.ledger_charge import Sealed, charged_release
+from pymc_dirdp.releases.ledger_charge import SealedRecords, charge_release
 from pymc_dirdp.releases.opened import remembered
 from pymc_dirdp.releases.pairs import PairsPlan, PairsRelease
 from pymc_dirdp.releases.pairs_view import tree_of_pairs
@@ -110,12 +110,12 @@ def sample_pairs(
     check_readable(chosen)
     if not chosen.composition.satisfies(chosen.guarantee):
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
-    sealed, source = Sealed(model, ledger), randomness(random_seed, sampler="exact")
+    sealed, source = SealedRecords(model, ledger), randomness(random_seed, sampler="exact")
     warn_if_seeded("release", random_seed=random_seed)
     receipt = None
     if ledger is not None:
         what = f"all pairs of {len(chosen.columns)} columns"
-        receipt = charged_release(chosen, ledger, what=what, digest=chosen.digest)
+        receipt = charge_release(chosen, ledger, what=what, digest=chosen.digest)
     for choice in chosen.after:
         choice.mark_released()
     codes = sealed.read(_read, receipt, chosen.columns if random_seed is None else None)

@@ -327,7 +327,7 @@ def planned(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar:
     refuse_unpaid_bins(labels, wanted.choices)
     check_names(found.tables)
     for choice in wanted.choices:
-        choice.refuse_other_people(wanted.adjacency, reading.label)
+        choice.check_same_people(wanted.adjacency, reading.label)
     check_budget_left(guarantee, wanted.choices)
     sizes = _sizes(found, wanted.n_records)
     totals = {table.name: found.public_totals(table) for table in found.tables}

@@ -222,7 +222,7 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         if len(self.after) > 1000:
             raise ArgumentError("It has more than 1000 earlier choices.")
         for choice in self.after:
-            choice.refuse_other_people(self.adjacency, self.unit_label)
+            choice.check_same_people(self.adjacency, self.unit_label)
 
     def _check_people(self) -> None:
         """Refuse tables whose mechanisms assume other people than the plan states."""

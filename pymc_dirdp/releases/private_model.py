@@ -17,10 +17,10 @@ from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.privacy_unit import Unit
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.inference_setup import checked
-from pymc_dirdp.releases.ledger_charge import Sealed
+from pymc_dirdp.releases.inference_setup import open_verified
+from pymc_dirdp.releases.ledger_charge import SealedRecords
 from pymc_dirdp.releases.model_plan import ModelPlan
-from pymc_dirdp.releases.model_tables import counted, planned_tables, read_completely, table_model
+from pymc_dirdp.releases.model_tables import count_records, plan_tables, read_model_or_ask, table_model
 from pymc_dirdp.releases.noisy_tables import with_terms
 from pymc_dirdp.releases.opened import LoadedRelease
 from pymc_dirdp.releases.plan import plan_for
@@ -138,18 +138,18 @@ def private_model(
         given = load(given)
     if isinstance(given, Guarantee | Plan):
         model = root_model(model)
-        found = read_completely(model, options, "dirdp.private_model(guarantee, model", plans=True)
-        chosen = planned_tables(given, found) if isinstance(given, Guarantee) else given
+        found = read_model_or_ask(model, options, "dirdp.private_model(guarantee, model", plans=True)
+        chosen = plan_tables(given, found) if isinstance(given, Guarantee) else given
         tables = table_model(found, None)
         chosen = plan_for(chosen, tables)
         # All that could be refused is refused here, before anything is published.
         with_terms(found, chosen, n_prior)
-        sealed = Sealed(lambda: counted(found, model), ledger)
+        sealed = SealedRecords(lambda: count_records(found, model), ledger)
         with warnings.catch_warnings():
             # Categories are the model's own values.
             warnings.simplefilter("ignore", CategoriesFromDataWarning)
             release = sample_sealed(chosen, tables, sealed, random_seed=random_seed, progressbar=False)
-        private = with_terms(found, chosen, n_prior, _noisy_counts(checked(release)))
+        private = with_terms(found, chosen, n_prior, _noisy_counts(open_verified(release)))
         vars(private)[_RELEASE] = release
         _warn_left_out(model, private)
         return private
@@ -180,7 +180,7 @@ def _of_releases(
     private, trees, identities = None, dict[str, xr.DataTree](), set[object]()
     for name, given in releases.items():
         tree: Any = load(given) if isinstance(given, str | os.PathLike) else given
-        stored = checked(tree)
+        stored = open_verified(tree)
         assert stored.release is not None
         if stored.release.identity in identities:
             raise ArgumentError(
@@ -193,7 +193,7 @@ def _of_releases(
         most = max(math.prod(part.table.shape) for part in stored.plan.parts)
         said = replace(options, adjacency=stored.plan.adjacency, max_cells=max(options.max_cells, most))
         call = "releases" if name else "release"
-        found = read_completely(own, said, f"dirdp.private_model({call}, model", plans=False)
+        found = read_model_or_ask(own, said, f"dirdp.private_model({call}, model", plans=False)
         ending = f"_{name}" if name else ""
         private = with_terms(found, stored.plan, n_prior, _noisy_counts(stored), beside=private, ending=ending)
         trees[name] = tree

@@ -255,7 +255,7 @@ def decided(claim: Claim, *more: Check) -> Verification:
     if not all(check.passed or check.name == "guarantee" for check in checks):
         recomputed = None
     return Verification(
-        claim.guarantee, recomputed, tuple(checks), claim.believed, mechanisms=claim.mechanisms, what=claim.what
+        claim.guarantee, recomputed, tuple(checks), claim.assumptions, mechanisms=claim.mechanisms, what=claim.what
     )
 
 

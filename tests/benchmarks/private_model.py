@@ -26,7 +26,7 @@ from pymc.distributions.transforms import ordered
 import pymc_dirdp as dirdp
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.releases import noisy_tables
-from pymc_dirdp.releases.model_tables import planned_tables, read_model
+from pymc_dirdp.releases.model_tables import plan_tables, read_model
 from pymc_dirdp.releases.noisy_tables import with_terms
 from tests.benchmarks.simulated_models import Chain, noisy_data, prior_data, publish
 
@@ -110,8 +110,8 @@ def run(name, sets=None, minutes=math.inf):
         said, n_records = MODELS[name]()
     options = ModelOptions(**said)
     found = read_model(model, options)
-    plans = {epsilon: planned_tables(dirdp.PureDP(epsilon=epsilon), found) for epsilon in sets}
-    no_noise = planned_tables(WEAK, found)
+    plans = {epsilon: plan_tables(dirdp.PureDP(epsilon=epsilon), found) for epsilon in sets}
+    no_noise = plan_tables(WEAK, found)
     weak = with_terms(found, no_noise, None)
     private = {epsilon: with_terms(found, plan, None) for epsilon, plan in plans.items()}
     aware = {epsilon: Chain(model, found) for epsilon, model in private.items()}

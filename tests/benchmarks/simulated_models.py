@@ -15,7 +15,7 @@ from pytensor.graph.traversal import ancestors
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.models.graph import compile_plain
 from pymc_dirdp.models.outcomes import Outcomes
-from pymc_dirdp.releases.model_tables import ModelRead, layout_of
+from pymc_dirdp.releases.model_tables import ParsedModel, layout_of
 from pymc_dirdp.releases.plan_types import PlannedTable
 
 # So many draws from a prior are tried for one that its transforms allow, such as cut points in order.
@@ -31,13 +31,13 @@ def noisy_data(
 
 
 def prior_data(
-    found: ModelRead, private: pm.Model, n_records: int | None
+    found: ParsedModel, private: pm.Model, n_records: int | None
 ) -> Callable[[np.random.Generator], tuple[dict[str, Any], dict[str, Array]]]:
     """A function that draws parameters from the prior, and the counts of the tables of as many records.
 
     Parameters
     ----------
-    found : ModelRead
+    found : ParsedModel
     private : pymc.Model
         From :func:`with_terms`.
     n_records : int or None
@@ -88,7 +88,7 @@ def _seed(function: Any, rng: np.random.Generator) -> None:
 
 
 def _drawn_counts(
-    one: Outcomes, found: ModelRead, p: Any, counts: dict[str, Any], size: int, rng: np.random.Generator
+    one: Outcomes, found: ParsedModel, p: Any, counts: dict[str, Any], size: int, rng: np.random.Generator
 ) -> dict[str, Any]:
     """Put in the counts of one table; the values of free variables that its term adds."""
     if one.kind == "counts":
@@ -99,7 +99,7 @@ def _drawn_counts(
         totals = one.totals if one.totals is not None else (one.n_records or 0,)
         counts[one.name] = np.array([rng.multinomial(n, row) for n, row in zip(totals, p, strict=True)])
         return {}
-    if found.said.records_are_public:
+    if found.options.records_are_public:
         shares = rng.dirichlet(np.ones(rows))
         n = sum(one.totals) if one.totals is not None else one.n_records or 0
         counts[one.name] = rng.multinomial(n, (shares[:, None] * p).ravel())
@@ -151,10 +151,10 @@ class Chain:
     ----------
     model : pymc.Model
         From :func:`with_terms`.
-    found : ModelRead
+    found : ParsedModel
     """
 
-    def __init__(self, model: pm.Model, found: ModelRead) -> None:
+    def __init__(self, model: pm.Model, found: ParsedModel) -> None:
         self._model, self._start = model, model.initial_point(random_seed=1)
         self._logp = model.logp_dlogp_function(ravel_inputs=True, initial_point=self._start)
         self._logp.trust_input = True

@@ -281,7 +281,7 @@ def test_what_public_verbs_refuse():
         dirdp.mechanisms.MechanismOutput(SURVEY, ANSWERS.ravel(), prior=PRIOR.ravel(), n_records=12)
     with pytest.raises(ArgumentError, match="inference cannot combine them"):
         dirdp.mechanisms.MechanismOutput(SURVEY, np.stack([ANSWERS, ANSWERS]), prior=PRIOR, n_records=12)
-    with pytest.raises(ArgumentError, match="Analyse each by itself"):
+    with pytest.raises(ArgumentError, match="Analyse each release separately"):
         dirdp.estimate(
             [OUTPUT, dirdp.mechanisms.MechanismOutput(SURVEY, 1.0 * ANSWERS[:, ::-1], prior=PRIOR, n_records=12)]
         )

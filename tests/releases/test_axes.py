@@ -6,7 +6,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
-from pymc_dirdp.releases.axes import cell_dims, divided, joined, renamed
+from pymc_dirdp.releases.axes import cell_dims, divided, free_dim_name, joined
 
 TARGET = dirdp.RenyiDP(order=3, epsilon=0.2)
 
@@ -23,9 +23,9 @@ def test_nothing_is_said_of_errors_where_no_number_of_records_is_planned_for(str
 
 
 def test_a_dim_has_another_name_than_a_variable_of_the_group():
-    assert renamed("hair") == "hair"
+    assert free_dim_name("hair") == "hair"
     for taken in ("prior", "noisy_counts", "noisy_counts_0_1"):
-        assert renamed(taken) != taken
+        assert free_dim_name(taken) != taken
 
 
 def test_both_outcomes_of_a_beta_are_an_axis():

@@ -24,8 +24,8 @@ APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 def calls(monkeypatch):
     """How often shares were drawn; nothing was opened before."""
     monkeypatch.setattr(opening, "_OPENED", Cache(2**28))
-    really, calls = opening.shares_given, []
-    monkeypatch.setattr(opening, "shares_given", lambda *args: calls.append(1) or really(*args))
+    really, calls = opening.draw_shares, []
+    monkeypatch.setattr(opening, "draw_shares", lambda *args: calls.append(1) or really(*args))
     return calls
 
 

@@ -73,14 +73,14 @@ def test_a_public_number_of_records_takes_no_prior():
 def test_a_prior_of_fewer_records_than_noisy_counts_leave_possible_is_refused(n_prior):
     release = released((9000, 20, 10), mechanism="geometric", adjacency="add-remove")
     for verb in (dirdp.estimate, dirdp.analyse):
-        with pytest.raises(ArgumentError, match="reaches further"):
+        with pytest.raises(ArgumentError, match="with larger numbers"):
             verb(release, n_prior=n_prior)
     assert dirdp.estimate(release, n_prior=20_000)
 
 
 def test_a_guarantee_of_least_counts_needs_room():
     release = released(adjacency="add-remove", n_records=100, min_count=5)
-    with pytest.raises(ArgumentError, match="reaches further"):
+    with pytest.raises(ArgumentError, match="with larger numbers"):
         dirdp.analyse(release, n_prior=14)
     assert dirdp.analyse(release, 20, chains=1, n_prior=30)["latent_counts"]["p"].min() >= 5
 
@@ -128,7 +128,7 @@ def test_a_number_of_records_is_said_of_the_table_of_the_classes_or_of_all():
         counts = analysis["latent_counts"].to_dataset()
         assert counts["theta"].sum(axis=(-2, -1)).equals(counts["share"].sum(axis=-1))
         assert counts["share"].sum(axis=-1).max() <= 30
-    with pytest.raises(ArgumentError, match=r"n_prior is for that table alone. Leave 'theta' out"):
+    with pytest.raises(ArgumentError, match=r"n_prior applies to that table only. Leave 'theta' out"):
         dirdp.analyse(release, 20, chains=1, n_prior={"share": 30, "theta": 30})
     assert dirdp.analyse(release, 20, chains=1, n_prior={"share": 30, "theta": 20}, same_records=False)
 

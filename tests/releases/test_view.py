@@ -15,7 +15,7 @@ from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometric
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.mechanisms.registry import registered
-from pymc_dirdp.releases.draws import shares_given
+from pymc_dirdp.releases.draws import draw_shares
 from pymc_dirdp.releases.opened import open_release
 from tests.planned import planned_sample
 
@@ -103,7 +103,7 @@ def test_the_counts_reach_the_draws_through_the_noisy_counts_alone(monkeypatch, 
 def test_the_draws_come_from_another_generator_than_the_noise(monkeypatch, sampler):
     """From many draws the state of a generator can be computed, and with it the noise that was drawn before."""
     used = []
-    noise, distribution = ZeroSumGeometric.fast, shares_given
+    noise, distribution = ZeroSumGeometric.fast, draw_shares
 
     def fast(self, shape, rng):
         # Errors are simulated for many tables at a time.
@@ -115,7 +115,7 @@ def test_the_draws_come_from_another_generator_than_the_noise(monkeypatch, sampl
         return distribution(tables, draws, rng)
 
     monkeypatch.setattr(ZeroSumGeometric, "fast", fast)
-    monkeypatch.setattr("pymc_dirdp.releases.opened.shares_given", given)
+    monkeypatch.setattr("pymc_dirdp.releases.opened.draw_shares", given)
     assert geometric(row([12, 10, 8]), 5, sampler=sampler)["posterior"]["p"].shape == (1, 5, 3)
     assert len(used) == (sampler == "fast")
     geometric(row([12, 10, 8]), 5, sampler=sampler)["posterior"].load()
