@@ -253,13 +253,13 @@ def _different_numbers(parsed: ParsedModel) -> list[str]:
         first = next(iter(unpublished))
         other = max(differing[first], key=numbers.__getitem__)
         public = [part for names in unpublished.values() for part in names]
+        public_names = as_code([*([] if isinstance(options.public, bool) else options.public), *public])
         raise model_question(
             first,
             REFUSALS["different numbers"].reason.format(other=other),
-            f"Pass public={as_code([*([] if isinstance(options.public, bool) else options.public), *public])} "
-            "if anybody may know it, or disjoint= if different people stand behind them. If it is such a count, observe "
-            "one variable with a category for each outcome, or ask for adjacency='add-remove', where the numbers of records are "
-            "private.",
+            f"Pass public={public_names} if anybody may know it, or disjoint= if different people stand behind them. If it "
+            "is such a count, observe one variable with a category for each outcome, or ask for adjacency='add-remove', "
+            "where the numbers of records are private.",
             Answer({"public": tuple(public)}, "if anybody may know these numbers"),
         )
     return list(differing)
