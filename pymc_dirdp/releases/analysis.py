@@ -1,4 +1,4 @@
-"""What follows from a release: draws of shares and counts, and estimates with their errors, in numbers."""
+"""Inference from a release: posterior draws of shares and counts, and estimates with intervals."""
 
 import itertools
 import math
@@ -59,20 +59,21 @@ def analyse(
     random_seed: Seed = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    """Draw from the posterior given a release, with the noise of its mechanism taken into account.
+    """Draw from the posterior given a release, accounting for the noise of its mechanism.
 
-    It reads only what was published, so it costs no privacy. Draws are independent and exact, except for marginals.
+    It uses the published release only, so it costs no privacy. Draws are independent and exact, except for marginals.
 
     Parameters
     ----------
     release : xarray.DataTree, MechanismOutput, or a list of them
-        A list has releases of the same tables **of the same records**. Analyse releases of other records separately.
+        The releases of a list have the same tables **of the same records**. Analyse releases of other records
+        separately.
     draws : int, default 1000
         The number of draws of each chain.
     chains : int, default 4
-        The number of chains; draws of all chains are independent.
+        The number of chains. Draws of all chains are independent.
     model : pymc.Model, optional
-        A model whose Deterministics of the shares are added.
+        A model. Its Deterministics of the shares are added to the posterior.
     prior : array_like, or mapping from table to array_like, optional
         Your prior of the shares, in the shape of the table; (success, failure) for a Beta. By default the model's.
     n_prior : int or array_like, or mapping from table to those, optional
@@ -89,16 +90,17 @@ def analyse(
     Returns
     -------
     analysis : xarray.DataTree
-        Groups as ArviZ reads them: `posterior` with the shares, `observed_data`, `posterior_predictive`,
+        Groups for ArviZ: `posterior` with the shares, `observed_data`, `posterior_predictive`,
         `log_likelihood` (in nats, of what was published), `log_prior`, `sample_stats`, and `latent_counts`, the number
-        of records in each cell. Likelihoods and replicates are computed when you look at them.
+        of records in each cell. Likelihoods and replicates are computed on access.
 
     Raises
     ------
     ReleaseError
-        If it is not a release, is damaged, or contradicts itself.
+        If it is not a release, is damaged, or is inconsistent.
     ArgumentError
-        If a prior does not fit, a private number of records has no prior, or releases of a list do not belong together.
+        If a prior does not match its table, a private number of records has no prior, or the releases of a list cannot
+        be analysed jointly.
 
     Notes
     -----
@@ -129,7 +131,7 @@ def analyse(
     }
     deferred = deferred_groups(inference, posterior_draws, chains, seed=rng.integers(2**63, size=2).tolist())
     arrays = {
-        # Of a Beta the release shows the shares of success.
+        # For a Beta the release has the probabilities of success.
         "/posterior": {
             name: _drawn(
                 posterior_draws[name].shares[..., 0] if output.family == "beta" else posterior_draws[name].shares,
@@ -152,7 +154,7 @@ def analyse(
     tree.attrs = _attributes(inference)
     if model is None:
         return tree
-    # Anyone who has no model waits for no compiler.
+    # Without a model nothing is compiled.
     from pymc_dirdp.models.tables import root_model
     from pymc_dirdp.releases.deterministics import with_deterministics
 
@@ -193,20 +195,19 @@ def sample_posterior_predictive(
 ) -> xr.DataTree:
     """Synthetic counts drawn from the released probabilities.
 
-    `pm.sample_posterior_predictive` evaluates the model, reads its number of trials and puts the observed counts into
-    the tree that it returns. This function uses the release alone.
+    `pm.sample_posterior_predictive` evaluates the model with its number of trials, and adds the observed counts to the
+    tree that it returns. This function uses the release alone.
 
     Parameters
     ----------
     release : xarray.DataTree
-        From :func:`pymc_dirdp.sample`, also from a file, see :func:`pymc_dirdp.load`.
+        A release from :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.load`.
     model : pymc.Model, optional
-        Not read. It is accepted because PyMC's function has it; the release holds everything that is needed.
+        Ignored, because the release is sufficient. PyMC's function has this argument.
     n_records : int
-        The number of synthetic records for every row of every table. You choose it, because the sizes of the rows are
-        data.
+        The number of synthetic records in each row of each table. You choose it, because the true row sizes are data.
     random_seed : int, SeedSequence, Generator or None
-        A seed is harmless here: the probabilities are already public.
+        A seed does not affect privacy here, because the probabilities are public.
 
     Returns
     -------
@@ -248,20 +249,20 @@ def sample_posterior_predictive(
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimates(Tabular):
-    """Shares and counts with their errors, cell by cell.
+    """Shares and counts of each cell with their errors.
 
-    `print` it, let a notebook show it, or take the `frame()`; `tidy()` is the frame for other programs.
+    Print it, display it in a notebook, or use `frame()`. `tidy()` is the frame for other programs.
 
     Attributes
     ----------
     tables : dict of str to Estimate
-        For each table its numbers; cells of all rows follow one another.
+        The estimates of each table. The cells of its rows are concatenated.
     axes : dict of str to tuple of (str, list)
-        The variables of each table with their labels, axis by axis.
+        The variables of each table with their labels, by axis.
     published : dict of str to sequence of (str, array)
-        What the release holds of the cells of each table: noisy counts or draws.
+        The published values of the cells of each table: noisy counts or draws.
     conditions : tuple of str
-        What each table's numbers are conditional on.
+        The assumptions behind the estimates of each table.
 
     Examples
     --------
@@ -361,7 +362,7 @@ class Estimates(Tabular):
                 ends = (numbers[f"{what}_{end}_{level:g}"] for end in ("low", "high"))
                 row[title], row[interval] = uncertain(numbers[what], numbers[f"{what}_sd"], *ends)
             rows.append(row)
-        # The shares in a table of one category are known, and would make the error look small.
+        # The shares in a table of one category are known, so they would lower the typical error.
         sds = [sd for estimate in self.tables.values() for sd in estimate.share_sds.tolist() if sd > 0]
         typical = math.sqrt(sum(sd**2 for sd in sds) / max(len(sds), 1))
         return (
@@ -394,24 +395,24 @@ def estimate(
     release : xarray.DataTree, MechanismOutput, or a list of them
         As for :func:`pymc_dirdp.analyse`.
     prob : sequence of float
-        Probabilities of the intervals, in (0, 1). The largest is shown; `frame()` has all.
+        The probabilities of the intervals, in (0, 1). A printed table has the largest only, and `frame()` has all.
     columns : sequence of str, optional
-        Of a wide table, the columns of the table that is estimated: one, two or three. By default each column by
-        itself.
+        For a wide table, the one to three columns of the table to estimate. By default each column is estimated
+        separately.
     prior, n_prior, row_prior, same_records
         As for :func:`pymc_dirdp.analyse`.
 
     Returns
     -------
     estimates : Estimates
-        Exact sums, without sampling, also where the totals of rows or the number of records are private, and where
-        features are taken together with their classes. Intervals of shares take most of the time, so they are computed
-        when they are asked for: `print` and `frame()` do. Where both a count and the total of its row are known to some
-        hundreds only, their ends are sums over some pairs of both, with an error of some thousandths of the level at
-        most. Of noisy marginals they are averages over 4,000 draws, given effects with learned scales in place of the
-        model's prior, as the Notes of :func:`pymc_dirdp.analyse` say: a line below the table says what the draws are
-        worth, and how many cells rest on the prior. Functions of several cells, such as differences between groups, are
-        those of the draws of :func:`pymc_dirdp.analyse`. The evidence of tables that are taken together is that of all.
+        Exact sums without sampling, also for private row sizes or a private number of records, and for features that
+        are analysed jointly with their classes. Intervals of shares take most of the time, so `print` and `frame()`
+        compute them on access. If a count and its row total are both uncertain by hundreds of records, the ends of the
+        intervals are sums over some pairs of both, and their level has an error of a few thousandths. For noisy
+        marginals the estimates are averages over 4,000 draws, given effects with learned scales instead of the model's
+        prior. A line below the table has the effective sample size and the number of cells that depend on the prior.
+        For functions of several cells, such as differences between groups, use draws of :func:`pymc_dirdp.analyse`. The
+        evidence of tables that are analysed jointly is the joint evidence.
 
     Raises
     ------
@@ -432,10 +433,10 @@ def estimate(
     interval_ends(prob)
     if isinstance(pairs := content_of(release), PairsRelease):
         if not (prior is n_prior is row_prior is None and same_records):
-            raise ArgumentError("A wide table has no prior of its own to replace. Leave prior, n_prior, row_prior out.")
+            raise ArgumentError("A wide table has no prior that you can replace. Leave prior, n_prior, row_prior out.")
         return _of_pairs(pairs, seed_of(release), prob, columns, progressbar=progressbar)
     if columns is not None:
-        raise ArgumentError("columns= names those of a wide table. Leave it out: all tables are estimated.")
+        raise ArgumentError("columns= selects columns of a wide table. Leave it out to estimate all tables.")
     inference = inferences(release, prior, n_prior, row_prior, same_records)
     with Bar(len(inference.tables), "tables", shown=progressbar) as bar:
         tables = inference.distributions.estimate(list(prob), bar)
@@ -453,13 +454,13 @@ def estimate(
 def _of_pairs(
     release: PairsRelease, seed: int, prob: Sequence[float], columns: Sequence[str] | None, *, progressbar: bool
 ) -> Estimates:
-    """Estimates of one table of some columns of a wide table, or of each column by itself."""
+    """Estimates of the table of some columns of a wide table, or of each column."""
     labels = release.plan.labels
     place = {name: i for i, name in enumerate(labels)}
     tables = [(name,) for name in labels] if columns is None else [tuple(list_of_names(columns=columns))]
     for name in (name for table in tables for name in table):
         one_of(labels, columns=name)
-    # The fit, and those of its errors.
+    # The steps of the fit and of the fits for its errors.
     with Bar(FITS * STEPS, "steps", shown=progressbar) as bar:
         errors = release.errors(seed, bar)
     estimates = {", ".join(table): errors.estimate([place[name] for name in table], prob) for table in tables}
@@ -472,7 +473,7 @@ def _of_pairs(
 
 
 def _numbered(values: Sequence[tuple[str, Array]]) -> Iterator[tuple[str, Array]]:
-    """What was published of the cells of a table, by the names of columns."""
+    """The published values of the cells of a table, by the names of columns."""
     numbers_by_kind = Counter[str]()
     for kind, array in values:
         numbers_by_kind[kind] += 1
@@ -480,14 +481,14 @@ def _numbered(values: Sequence[tuple[str, Array]]) -> Iterator[tuple[str, Array]
 
 
 def _number_type(column: Any) -> str:
-    """The type of a column of numbers: integers, also where some are missing, if it has no other and is of counts."""
+    """The type of a column of numbers: nullable integers for noisy counts that are all integers, else floats."""
     known = column.dropna()
     is_whole = str(column.name).startswith("noisy_count") and all(float(value).is_integer() for value in known)
     return "Int64" if is_whole else "float64"
 
 
 def _axes(output: ObservedTable) -> CellAxes:
-    """The axes of the table of counts, with their labels, which are numbers where there are none."""
+    """The axes of the table of counts with their labels, or numbers without labels."""
     return tuple(
         (name, list(range(size) if labels is None else labels))
         for size, (name, labels) in zip(output.prior.shape, output.cell_labels, strict=True)

@@ -1,12 +1,12 @@
-"""What ArviZ asks for beside draws of the shares: replicated releases, log-likelihoods and log-priors, by draw.
+"""The groups of ArviZ other than the posterior: replicated releases, log-likelihoods and log-priors of each draw.
 
-All of it follows from what was published and from draws of the posterior, so it costs no privacy. It is computed when
-somebody looks at it: a likelihood has a sum over all counts for each draw, which can take far longer than the draws.
+All of them follow from the release and the posterior draws, so they cost no privacy. They are computed on access,
+because a likelihood is a sum over all counts for each draw, which can take far longer than the draws.
 
-1. A replicate is what another release of as many records with the same shares would publish: new counts, and the
-   mechanism's own noise.
-2. The log-likelihood is that of what was published given the shares, with the counts summed out. That given the latent
-   counts would be no measure of a model: these were drawn given the same output.
+1. A replicate is a simulated release of the same number of records with the same shares: new counts with new noise of
+   the mechanism.
+2. The log-likelihood is that of the release given the shares, with the counts summed out. The likelihood given the
+   latent counts would not measure the fit of a model, because these were drawn given the same release.
 3. The log-prior is a density in the coordinates of samplers, whose powers show what the counts of a prior do.
 """
 
@@ -32,22 +32,22 @@ from pymc_dirdp.releases.deferred import Deferred
 from pymc_dirdp.releases.inference_setup import Inferences
 
 type LabelledArrays = dict[str, tuple[Any, Labels]]
-"""By name an array, or one that is computed later, and its axes."""
+"""Arrays, perhaps deferred, with their axes, by name."""
 
 
 def dataset_of(arrays: LabelledArrays) -> xr.Dataset:
-    """A group of variables of one model, in which a dim has the same labels wherever it stands."""
+    """A group of variables of one model. A dim has the same labels in all variables."""
     coords = {dim: values for _, labels in arrays.values() for dim, values in labels if values is not None}
     return xr.Dataset({name: ([dim for dim, _ in labels], values) for name, (values, labels) in arrays.items()}, coords)
 
 
 def sample_axes(chains: int, draws: int) -> Labels:
-    """The first axes of draws, with so many in each chain."""
+    """The axes of chains and draws."""
     return ("chain", np.arange(chains)), ("draw", np.arange(draws))
 
 
 def data_of(inference: Inferences) -> LabelledArrays:
-    """What was published, by table: integers where all of it are; of several releases by table and their number."""
+    """The published values by table, or by table and release if there are several; as integers if all of them are."""
     arrays: LabelledArrays = {}
     for name, output in inference.tables.items():
         for number, (values, labels) in enumerate(output.observed):
@@ -63,16 +63,16 @@ def _data_name(inference: Inferences, name: str, release: int) -> str:
 def deferred_groups(
     inference: Inferences, posterior_draws: Mapping[str, Draws], chains: int, seed: Sequence[int]
 ) -> dict[str, LabelledArrays]:
-    """The groups that are computed when they are looked at, by name.
+    """The groups that are computed on access, by name.
 
     Parameters
     ----------
     inference : Inferences
     posterior_draws : mapping of str to Draws
-        Of the posterior, by table.
+        Posterior draws, by table.
     chains : int
     seed : sequence of int
-        Of the replicates.
+        The seed of the replicates.
     """
     draws = len(next(iter(posterior_draws.values())).shares)
     sampled = sample_axes(chains, draws // chains)
@@ -121,16 +121,16 @@ def _logarithms(shares: Array) -> Array:
 
 
 def replicates(inference: Inferences, posterior_draws: Mapping[str, Draws], seed: Sequence[int]) -> dict[str, Array]:
-    """What another release would publish, one for each draw of the shares; by variable of the data.
+    """A simulated release for each draw of the shares, by variable of the data.
 
-    A row has as many new records as it has in the draw: the public number, or one from the posterior of a private one.
-    Rows of features that are taken together with their classes have as many as there are new records of the class.
+    A row has the same number of new records as in the draw: the public number, or a posterior draw of a private number.
+    Rows of features that are analysed jointly with their classes have the number of new records of the class.
 
     Parameters
     ----------
     inference : Inferences
     posterior_draws : mapping of str to Draws
-        By table.
+        Posterior draws, by table.
     seed : sequence of int
     """
     rng, counts = np.random.default_rng(seed), dict[str, Integers]()
@@ -141,7 +141,7 @@ def replicates(inference: Inferences, posterior_draws: Mapping[str, Draws], seed
             else counts[str(inference.classes)]
         )
         counts[name] = _multinomial(totals, posterior_draws[name].shares, inference.tables[name].least, rng)
-    # Noise is drawn for so many cells at once.
+    # The number of cells in a batch is bounded, to bound the memory.
     draws, cells = len(next(iter(counts.values()))), sum(output.prior.size for output in inference.tables.values())
     parts = math.ceil(draws * cells / 2**22)
     batches = [
@@ -156,7 +156,7 @@ def replicates(inference: Inferences, posterior_draws: Mapping[str, Draws], seed
 
 
 def _multinomial(totals: Integers, shares: Array, least: int, rng: np.random.Generator) -> Integers:
-    """New counts, given that every cell holds so many at least: rows with too few are drawn given that."""
+    """New counts with at least `least` records in each cell. Rows with fewer are drawn again under this condition."""
     counts = rng.multinomial(totals, shares / shares.sum(axis=-1, keepdims=True))
     for index in map(tuple, np.argwhere((counts < least).any(axis=-1)).tolist()) if least else ():
         row = RowPosterior(
@@ -170,14 +170,14 @@ def _multinomial(totals: Integers, shares: Array, least: int, rng: np.random.Gen
     return counts
 
 
-# What was published, given the shares.
+# The likelihood of the release given the shares.
 
 
 def tables_without_likelihood(inference: Inferences) -> dict[str, str]:
-    """The tables that have no likelihood by themselves, and why."""
+    """The tables without a separate likelihood, and the reasons."""
     if inference.classes is not None:
         return dict.fromkeys(
-            inference.tables, "taken together with other tables; same_records=False reads each by itself"
+            inference.tables, "analysed jointly with other tables; same_records=False analyses each separately"
         )
     left_out = {}
     for name, output in inference.tables.items():
@@ -186,12 +186,12 @@ def tables_without_likelihood(inference: Inferences) -> dict[str, str]:
         elif (joint := output.joint_rows) is not None and len(joint.blocks) * output.prior.shape[
             -1
         ] < output.prior.size:
-            left_out[name] = "under joint noise a likelihood needs the numbers of records of the rows"
+            left_out[name] = "under joint noise a likelihood requires the row sizes"
     return left_out
 
 
 def likelihood_attributes(inference: Inferences) -> dict[str, str]:
-    """What a reader of the log-likelihoods has to know."""
+    """Attributes that explain the log-likelihoods."""
     left_out = tables_without_likelihood(inference)
     units = [
         f"{name}: {'a row' if has_independent_rows(output) else 'the table'}"
@@ -206,19 +206,18 @@ def likelihood_attributes(inference: Inferences) -> dict[str, str]:
 
 
 def has_independent_rows(output: ObservedTable) -> bool:
-    """Whether the outputs of its rows are independent given the shares.
+    """Whether the outputs of the rows are independent given the shares.
 
-    They are if the number of records of each is public and its noise is its own.
+    They are if the row sizes are public and rows do not share noise.
     """
     rows = output.prior.size // output.prior.shape[-1]
     return output.joint_rows is None and (len(output.blocks) == rows > 1)
 
 
 def log_likelihood(output: ObservedTable, beliefs: Beliefs, shares: Array) -> Array:
-    """The logarithm of the probability or density of what was published of a table, given the shares of each draw.
+    """The logarithm of the probability or density of the output of a table, given the shares of each draw.
 
-    It has a value for each row if rows are independent given their shares, shape `(draws, rows)`; and otherwise one for
-    the table, shape `(draws, 1)`.
+    The shape is `(draws, rows)` if rows are independent given their shares, and `(draws, 1)` otherwise.
     """
     logs, by_row = _logarithms(shares), has_independent_rows(output)
     if (compiled := noisy_rows(output, beliefs)) is not None:
@@ -228,10 +227,10 @@ def log_likelihood(output: ObservedTable, beliefs: Beliefs, shares: Array) -> Ar
     if by_row and isinstance(posterior, TablePosterior):
         return np.stack([posterior.with_shares(log_shares).log_evidences for log_shares in logs])
     row = private_total(output, beliefs)
-    inference = [None if row is None else row.likelihood(log_shares) for log_shares in logs]
+    total_likelihoods = [None if row is None else row.likelihood(log_shares) for log_shares in logs]
     return np.array(
         [
             [posterior.with_shares(log_shares).log_evidence if likelihood is None else likelihood[0]]
-            for likelihood, log_shares in zip(inference, logs, strict=True)
+            for likelihood, log_shares in zip(total_likelihoods, logs, strict=True)
         ]
     )

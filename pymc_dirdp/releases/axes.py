@@ -1,4 +1,4 @@
-"""The axes of tables and of their shares: what a tree calls them, and the labels along them."""
+"""The axes of tables and of their shares: their names in a tree, and their labels."""
 
 import itertools
 import re
@@ -13,13 +13,13 @@ from pymc_dirdp.mechanisms.registry import by_class_name
 from pymc_dirdp.models.table import Table, dim_name, outcome_dim, plain_labels, unique_dim
 
 type ListedLabels = tuple[tuple[str, list[Any] | None], ...]
-"""The name of each axis, and the labels along it if it has any."""
+"""The name of each axis, and its labels if it has any."""
 
 _BETWEEN = (" and ", " & ", " | ")
 """What joins variables that share an axis, and their labels: the first that none of these has."""
 
 PUBLIC_TOTALS = "public_totals"
-"""The variable that holds the public numbers of records of the entries of some row axes."""
+"""The name of the variable with public row sizes."""
 
 
 def share_dims(table: Table) -> list[str]:
@@ -29,22 +29,22 @@ def share_dims(table: Table) -> list[str]:
 
 
 def outcome_dims(table: Table) -> list[str]:
-    """The dim of the two outcomes of a Beta, which its table of counts has beside those of the variable."""
+    """The additional dim of the table of counts of a Beta: its two outcomes."""
     return [outcome_dim(table.name)] if table.family == "beta" else []
 
 
 def cell_dims(table: Table) -> list[str]:
-    """The dims of the table of counts. A variable of the group may not have the name of a dim."""
+    """The dims of the table of counts, which differ from all names of variables in the group."""
     return [*map(free_dim_name, share_dims(table)), *outcome_dims(table)]
 
 
 def labels(table: Table) -> dict[str, list[Any]]:
-    """The coords of the released variable. No others come along, because they may hold data."""
+    """The coords of the released variable. Other coords of the model may contain data and are left out."""
     return {dim: plain_labels(values) for dim, values in table.coords.items() if values is not None}
 
 
 def share_labels(table: Table) -> ListedLabels:
-    """The axes of the released variable, with their labels; ArviZ numbers the entries of a dim without any."""
+    """The axes of the released variable, with their labels, or numbers as in ArviZ."""
     labels_by_dim, sizes = labels(table), table.released_shape
     return tuple(
         (dim, _as_python(np.asarray(labels_by_dim.get(dim, range(size)))))
@@ -70,12 +70,12 @@ def labels_of(variable: xr.DataArray) -> ListedLabels:
 
 
 def _as_python(values: Any) -> list[Any]:
-    """Labels as Python values; those that Python has no kind for, such as nanoseconds, as NumPy's."""
+    """Labels as Python values, or as NumPy values if Python has no such type, as for nanoseconds."""
     return list(values) if values.dtype.kind in "Mmu" else values.tolist()
 
 
 def free_dim_name(dim: str) -> str:
-    """A name for a dim that no variable of a group `mechanism` has."""
+    """A name for a dim that differs from all names of variables in a group `mechanism`."""
     reserved = {PUBLIC_TOTALS}
     for kind in by_class_name().values():
         reserved |= {fact.name for fact in kind.facts if fact.is_variable} | {kind.publishes} - {DRAWS}

@@ -1,4 +1,4 @@
-"""A cache that is bounded by the bytes of what it holds, and of all that was computed of it since."""
+"""A cache whose size in bytes is bounded, including what its values compute later."""
 
 import sys
 from collections import OrderedDict
@@ -13,15 +13,14 @@ _PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
 
 @final
 class Cache[Key: Hashable, Value]:
-    """Values by their keys, of which those that were used last stay.
+    """Values by key. The least recently used values are removed first.
 
-    Values compute what follows from them when it is asked for, so they grow: the one that was used last is measured
-    when the cache is used again.
+    Values cache results of their own, so they grow. The most recently used value is measured again at the next use.
 
     Parameters
     ----------
     max_bytes : int
-        What all values take together at most. A single larger value stays until there is another one.
+        Maximum total size of all values. A single larger value stays until another one is added.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -34,7 +33,7 @@ class Cache[Key: Hashable, Value]:
         return len(self._values)
 
     def get(self, key: Key) -> Value | None:
-        """The value of a key, which was used last from now on; None without one."""
+        """The value of a key, which becomes the most recently used; None if there is none."""
         with self._lock:
             if key not in self._values:
                 return None
@@ -43,12 +42,12 @@ class Cache[Key: Hashable, Value]:
             return value
 
     def put(self, key: Key, value: Value) -> None:
-        """Hold a value, instead of another one of this key."""
+        """Add or replace the value of a key."""
         with self._lock:
             self._use(key, value)
 
     def clear(self) -> None:
-        """Forget all values."""
+        """Remove all values."""
         with self._lock:
             self._values.clear()
             self._bytes.clear()
@@ -66,9 +65,9 @@ class Cache[Key: Hashable, Value]:
 
 
 def bytes_of(value: Any) -> int:
-    """The memory of a value of this package, with its arrays, texts and all that it has computed.
+    """The memory of a value of this package, with its arrays, texts and cached results.
 
-    What two places share is counted once, but for texts and numbers within lists.
+    Shared objects are counted once, except texts and numbers within lists.
     """
     visited: set[int] = set()
     queue, size = [value], 0
@@ -77,7 +76,7 @@ def bytes_of(value: Any) -> int:
         if id(part) in visited:
             continue
         if isinstance(part, np.ndarray) and isinstance(part.base, np.ndarray):
-            # A part of an array keeps the whole of it.
+            # A view of an array keeps the whole array in memory.
             queue.append(part.base)
             continue
         visited.add(id(part))
@@ -90,7 +89,7 @@ def bytes_of(value: Any) -> int:
         elif type(part).__module__.partition(".")[0] == "pymc_dirdp":
             parts = list(getattr(part, "__dict__", {}).values())
         if set(map(type, parts)) <= _PLAIN:
-            # A million labels in a moment.
+            # Fast, because there may be a million labels.
             size += sum(map(sys.getsizeof, parts))
         else:
             queue += parts

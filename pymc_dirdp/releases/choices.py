@@ -1,7 +1,7 @@
-"""What was chosen privately from the records before a release: bins of a column, or the structure of a network.
+"""Private choices from the records before a release: the bins of a column, or the structure of a network.
 
-A choice is public and is a text of its own. It has cost, so a release from the same records pays for it as well, or a
-ledger has: what was chosen and is covered by neither is refused.
+A choice is public and can be saved. It has a privacy cost, which the guarantee of a release from the same records
+covers, or a ledger records. A choice that neither covers is refused.
 """
 
 import math
@@ -28,39 +28,39 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.texts.codec import Layout, RebuiltOnCopy, WithLayout, facts_of, value_of
 from pymc_dirdp.texts.grammar import Text, checked_version, digest, error_location
 
-# So that a model with their labels is not planned as if they were public.
+# Bins without a recorded cost, so that no model with their labels is planned as if they were public.
 _UNPAID: WeakValueDictionary[int, "Bins"] = WeakValueDictionary()
-# The identities of those that a release has covered.
+# The identities of bins that the guarantee of a release covers.
 _RELEASED: set[str] = set()
 
 
 def fingerprint_of(mechanism: ChoiceMechanism, guarantee: Guarantee, unit: str, identity: str) -> str:
-    """What a ledger records of a choice before it is made."""
+    """The digest that a ledger records before a choice is made."""
     return digest(facts_of({"mechanism": mechanism, "guarantee": guarantee, "unit": unit, "identity": identity}))
 
 
 def _layout_of(**chosen: str) -> Layout:
-    """The order of the facts of a choice, of which some say what was chosen."""
+    """The order of the fields of a choice, with those of the result."""
     last = ("mechanism", "guarantee", "unit", "identity", "entry", "reproducible", "library_version")
     return {"statement": "statement", **chosen, **{name: name for name in last}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateChoice(RebuiltOnCopy, WithLayout, Labelled, Text):
-    """What was chosen privately from the records. A subclass says what that is.
+    """A private choice from the records. Its subclasses are bins and structures.
 
     Attributes
     ----------
     mechanism : ChoiceMechanism
-        How it was chosen, with its privacy curves.
+        The mechanism of the choice, with its privacy curves.
     guarantee : Guarantee
-        What choosing it keeps, by itself.
+        The guarantee that the choice alone satisfies.
     unit : str
-        Whom that protects.
+        The unit that the guarantee protects.
     identity : str
-        A random text, which tells two choices apart that came out the same: both have cost.
+        A random text that distinguishes choices with the same result, because each has a privacy cost.
     entry : Receipt or None
-        The entry of the ledger that holds what it has cost.
+        The entry of the ledger that records the cost.
     reproducible : bool
         Whether a seed was used, so that the choice is not private.
     library_version : str
@@ -85,7 +85,7 @@ class PrivateChoice(RebuiltOnCopy, WithLayout, Labelled, Text):
 
     @property
     def statement(self) -> str:
-        """What choosing it keeps, in words."""
+        """The guarantee that the choice alone satisfies, in words."""
         return str(self.guarantee)
 
     @property
@@ -96,12 +96,12 @@ class PrivateChoice(RebuiltOnCopy, WithLayout, Labelled, Text):
     @property
     @abstractmethod
     def summary(self) -> str:
-        """How it was chosen, in a few words."""
+        """The mechanism of the choice, in a few words."""
 
     @property
     @abstractmethod
     def _dependent_part(self) -> str:
-        """What of a release depends on it, in words."""
+        """The part of a release that depends on the choice, in words."""
 
     @property
     def adjacency(self) -> str:
@@ -110,20 +110,20 @@ class PrivateChoice(RebuiltOnCopy, WithLayout, Labelled, Text):
 
     @property
     def description(self) -> str:
-        """What a release says of it."""
+        """The description of the choice in a release."""
         return (
-            f"{self._dependent_part} chosen from the same records, privately, by {self.summary}; that alone keeps "
-            f"{self.guarantee}, and the guarantee covers both"
+            f"{self._dependent_part} chosen from the same records, privately, by {self.summary}; this "
+            f"choice alone satisfies {self.guarantee}, and the guarantee covers both"
         )
 
     @property
     def recorded(self) -> bool:
-        """Whether it says that a ledger holds what it has cost. :meth:`Ledger.holds` knows whether it does."""
+        """Whether it names an entry of a ledger for its cost. :meth:`Ledger.holds` checks that entry."""
         return self.entry is not None
 
     @property
     def fingerprint(self) -> str:
-        """What its entry of a ledger states as a digest: all that was known before it was chosen."""
+        """The digest in its entry of a ledger, of all that was known before the choice."""
         return fingerprint_of(self.mechanism, self.guarantee, self.unit, self.identity)
 
     @property
@@ -131,13 +131,13 @@ class PrivateChoice(RebuiltOnCopy, WithLayout, Labelled, Text):
         return "ledger", "recorded" if self.recorded else "not recorded: pass after= to the next plan"
 
     def forget(self) -> None:
-        """Do not look for this copy any more when something is planned: a release has it, which covers it."""
+        """Do not require this copy to be covered by later plans, because a release covers it."""
 
     def mark_released(self) -> None:
-        """Remember that the guarantee of a release covers it."""
+        """Record that the guarantee of a release covers it."""
 
     def check_same_people(self, adjacency: str, unit: str) -> None:
-        """Refuse to add the loss of this choice to one that is about others."""
+        """Raise an error if the release protects another unit, because then their losses do not add up."""
         for name, choice_value, required in (("adjacency", self.adjacency, adjacency), ("unit", self.unit, unit)):
             if choice_value != required:
                 raise ArgumentError(
@@ -152,7 +152,7 @@ class PrivateChoice(RebuiltOnCopy, WithLayout, Labelled, Text):
             return super().from_dict(facts)
         kinds: dict[Any, type[Self]] = {f"pymc_dirdp {kind.kind}": kind for kind in cls.__subclasses__()}
         if type(facts) is not dict or (kind := kinds.get(facts.get("format"))) is None:
-            raise ArgumentError("Something was chosen before, and it is neither bins nor a structure.")
+            raise ArgumentError("Expected the earlier choice to be bins or a structure.")
         with error_location(f"the {kind.kind} that {'were' if kind.kind.endswith('s') else 'was'} chosen before"):
             return kind.from_dict(facts)
 
@@ -168,26 +168,26 @@ class PrivateChoice(RebuiltOnCopy, WithLayout, Labelled, Text):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Bins(PrivateChoice):
-    """The bins of a column, as :func:`choose_bins` has chosen them. They are public, and may be published.
+    """The bins of a column, chosen by :func:`choose_bins`. They are public and may be published.
 
-    A bin holds the numbers from its lower edge to below its upper edge. The object holds no count.
+    A bin contains the numbers from its lower edge, inclusive, to its upper edge, exclusive. The object has no counts.
 
     Attributes
     ----------
     column : str
-        What the numbers are.
+        The name of the column.
     edges : tuple of float
-        In rising order; one fewer than there are bins.
+        The inner edges in ascending order, one fewer than bins.
     mechanism : QuantilesMechanism
-        How they were chosen, with its privacy curves.
+        The mechanism of the choice, with its privacy curves.
     guarantee : Guarantee
-        What choosing them keeps, by itself.
+        The guarantee that the choice alone satisfies.
     unit : str
-        Whom that protects.
+        The unit that the guarantee protects.
     identity : str
-        A random text, which tells two choices apart that came out the same: both have cost.
+        A random text that distinguishes choices with the same result, because each has a privacy cost.
     entry : Receipt or None
-        The entry of the ledger that holds what it has cost.
+        The entry of the ledger that records the cost.
     reproducible : bool
         Whether a seed was used, so that the choice is not private.
     library_version : str
@@ -218,7 +218,7 @@ class Bins(PrivateChoice):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.recorded:
-            # By its place in memory: a copy that came from a file is equal, and may live longer.
+            # By identity in memory, because a copy from a file is equal and may live longer.
             _UNPAID[id(self)] = self
 
     @property
@@ -231,17 +231,17 @@ class Bins(PrivateChoice):
         _UNPAID.pop(id(self), None)
 
     def mark_released(self) -> None:
-        """Remember that the guarantee of a release covers these bins."""
+        """Record that the guarantee of a release covers these bins."""
         _RELEASED.add(self.identity)
 
     @staticmethod
     def unpaid() -> tuple["Bins", ...]:
-        """The bins of this process whose cost no ledger holds, as long as somebody holds them."""
+        """The live bins of this process whose cost no ledger records."""
         return tuple(_UNPAID.values())
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The name of each bin, in rising order: the categories of the column."""
+        """The names of the bins in ascending order, which are the categories of the column."""
         names = [f"{edge!r}".removesuffix(".0") for edge in self.edges]
         between = [f"{low} to below {high}" for low, high in pairwise(names)]
         return (f"below {names[0]}", *between, f"{names[-1]} or more")
@@ -297,25 +297,25 @@ class Bins(PrivateChoice):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
-    """The parents of each variable, as :func:`choose_structure` has chosen them. It is public, and may be published.
+    """The parents of each variable, chosen by :func:`choose_structure`. It is public and may be published.
 
-    It is a mapping of each variable to its parents, so :func:`pymc_dirdp.bayesian_network` takes it as it is. It holds
-    no score and no count.
+    It is a mapping of each variable to its parents, which you can pass to :func:`pymc_dirdp.bayesian_network`. It has
+    no scores and no counts.
 
     Attributes
     ----------
     parents : tuple of (str, tuple of str)
         The parents of each variable, at most one, in the order of the categories.
     mechanism : TreeMechanism
-        How they were chosen, with its privacy curves.
+        The mechanism of the choice, with its privacy curves.
     guarantee : Guarantee
-        What choosing them keeps, by itself.
+        The guarantee that the choice alone satisfies.
     unit : str
-        Whom that protects.
+        The unit that the guarantee protects.
     identity : str
-        A random text, which tells two choices apart that came out the same: both have cost.
+        A random text that distinguishes choices with the same result, because each has a privacy cost.
     entry : Receipt or None
-        The entry of the ledger that holds what it has cost.
+        The entry of the ledger that records the cost.
     reproducible : bool
         Whether a seed was used, so that the choice is not private.
     library_version : str
@@ -405,17 +405,17 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
 
 
 def curves_of(choices: Sequence[PrivateChoice]) -> tuple[tuple[PrivacyCurves, int], ...]:
-    """The curves of each choice, once: equal ones that were made twice have cost twice."""
+    """The privacy curves of each choice, including repeated choices with the same result."""
     return tuple((choice.mechanism, 1) for choice in choices)
 
 
 def with_choices(choices: Sequence[PrivateChoice], curves: PrivacyCurves) -> PrivacyCurves:
-    """The curves of the choices and of what is released after them, from the same records."""
+    """The composition of the curves of the choices and of a later release from the same records."""
     return Composition((*curves_of(choices), (curves, 1))) if choices else curves
 
 
 def refuse_unpaid_structure(chosen: object, choices: Sequence[PrivateChoice]) -> None:
-    """Refuse a model whose structure was chosen from data, if nothing covers what that has cost."""
+    """Raise an error if the structure of a model was chosen from data, and nothing covers its cost."""
     if isinstance(chosen, Structure) and chosen not in choices and not chosen.recorded:
         raise ArgumentError(
             "The structure of this model was chosen from the records, and nothing covers what that has cost. Add "
@@ -425,22 +425,22 @@ def refuse_unpaid_structure(chosen: object, choices: Sequence[PrivateChoice]) ->
 
 
 def refuse_unpaid_bins(dims: Iterable[Iterable[Any]], choices: Sequence[PrivateChoice] = ()) -> None:
-    """Refuse tables of bins that were chosen from data, if nothing covers what that has cost.
+    """Raise an error if the bins of a table were chosen from data, and nothing covers their cost.
 
     Parameters
     ----------
     dims : iterable of iterable
         The labels of each axis of each table.
     choices : sequence of PrivateChoice, default ()
-        What the guarantee covers.
+        The choices that the guarantee covers.
     """
-    # By which of several bins with the same edges a table was counted cannot be seen. So all of them have to be
-    # covered, here or by an earlier release: else bins that cost 5 would be covered by those that cost .001.
+    # A table does not show which of several choices with the same edges it uses. So all of them must be covered, here
+    # or by an earlier release. Otherwise a choice that cost .001 would cover another one that cost 5.
     covered = {choice.labels for choice in choices if isinstance(choice, Bins)}
     unpaid = [bins for bins in Bins.unpaid() if bins not in choices and not (bins.released and bins.labels in covered)]
     for labels in [set(map(str, dim)) for dim in dims] if unpaid else []:
         for bins in unpaid:
-            # There may be other categories beside the bins, such as one for missing values.
+            # There may be other categories in addition to the bins, such as one for missing values.
             if labels.issuperset(bins.labels):
                 raise ArgumentError(
                     f"The bins of {bins.column!r} were chosen from the records, and nothing covers what that has cost. "
@@ -451,7 +451,7 @@ def refuse_unpaid_bins(dims: Iterable[Iterable[Any]], choices: Sequence[PrivateC
 
 
 def check_budget_left(guarantee: Guarantee, choices: Sequence[PrivateChoice]) -> None:
-    """Refuse choices that leave nothing of the guarantee."""
+    """Raise an error if the choices use up the guarantee."""
     if choices and not Composition(curves_of(choices)).satisfies(guarantee):
         costs = "; ".join(f"the {choice.kind} {choice.guarantee}" for choice in choices)
         raise UnattainableError(

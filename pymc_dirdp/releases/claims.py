@@ -1,4 +1,4 @@
-"""What something states of itself, to be verified, and the result of one check of it."""
+"""A stated guarantee that can be verified, and the result of a check of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class Check:
     Attributes
     ----------
     name : str
-        Its name, in a word or two.
+        A short name.
     passed : bool
     sentence : str
         The result in words.
@@ -32,26 +32,26 @@ class Check:
 @final
 @dataclass(frozen=True)
 class Claim:
-    """What something states of itself, to be verified: a plan, a release, a ledger or a bandit.
+    """The statements of a plan, a release, a ledger or a bandit that can be verified.
 
     Attributes
     ----------
     what : str
-        The noun.
+        The kind of object.
     guarantee : Guarantee
-        What it states.
+        The stated guarantee.
     curves : PrivacyCurves
-        Its exact curves.
+        The exact privacy curves.
     assumptions : tuple of str
-        What no file can show.
+        The assumptions that no file can show.
     library_version : str
-        Of the library that made it.
+        The version of the library that created it.
     checks : tuple of Check
-        What was checked of it beside the guarantee.
+        Further checks, in addition to that of the guarantee.
     is_seeded : bool
         Whether it was drawn with a seed.
     mechanisms : mapping of str to Mechanism
-        By table.
+        The mechanism of each table.
     """
 
     what: str
@@ -66,7 +66,7 @@ class Claim:
 
 @runtime_checkable
 class Claiming(Protocol):
-    """What brings its own claim and lines, such as a bandit."""
+    """An object with its own claim and lines, such as a bandit."""
 
     def _claim(self) -> Claim: ...
 

@@ -1,8 +1,8 @@
 """The log-probability of noisy counts as operations of PyTensor, for Python, Numba and JAX.
 
-An operation takes the logarithms of the weights of cells, and returns the logarithm of the probability of what was
-published and the counts that are expected: its gradient. That of compiled rows has no state: all that it depends on
-are its inputs, so what Numba has compiled is found on disk by the next model and by the next process.
+The input of an operation is the logarithms of the weights of cells. Its outputs are the log-probability of the release
+and its gradient, the expected counts. The operation of compiled rows has no state and depends on its inputs alone, so
+other models and processes reuse the code that Numba has compiled and stored on disk.
 """
 
 import warnings
@@ -36,17 +36,17 @@ from pymc_dirdp.inference.tables import posterior_of
 
 
 class CountsLogp(Op):
-    """Log-probability of what was published, and its gradient, as functions of the logarithms of the weights of cells.
+    """Log-probability of a release and its gradient, as functions of the logarithms of the weights of cells.
 
-    Nothing is cached from one evaluation to the next, so several threads may share one. The logarithms are the first
-    input, and the value has some of their leading axes.
+    Evaluations share no state, so an operation is thread-safe. The logarithms are the first input, and the value has
+    some of their leading axes.
     """
 
     value_axes = 0
 
     @abstractmethod
     def evaluate(self, logs: Array, *published: Array) -> tuple[Array, Array]:
-        """The log-probability, `-inf` where it is 0 or a share is no number, and the expected counts: its gradient."""
+        """The log-probability, `-inf` if a share is not a number, and its gradient, the expected counts."""
 
     @override
     def make_node(self, *inputs: Any) -> Apply[Any]:
@@ -72,7 +72,7 @@ class CountsLogp(Op):
         return [gradient, *(disconnected_type() for _ in inputs[1:])]
 
     def connection_pattern(self, node: Apply[Any]) -> list[list[bool]]:
-        """Nothing is differentiated in what was published."""
+        """The outputs are differentiable in the first input only."""
         return [[True, True], *([False, False] for _ in node.inputs[1:])]
 
 
@@ -80,14 +80,14 @@ class CountsLogp(Op):
 class ReleaseLogp(CountsLogp):
     """Log-probability of the output for a table, as a function of the logarithms of the shares.
 
-    They are in its own shape, with both outcomes of a Beta.
+    They have the shape of the table, with both outcomes of a Beta.
 
     Parameters
     ----------
     output : ObservedTable
-        Of the table. It must not change any more.
+        The output of the table. It must not change later.
     beliefs : Beliefs
-        About totals that are private.
+        The priors of private totals.
     """
 
     def __init__(self, output: ObservedTable, beliefs: Beliefs) -> None:
@@ -99,7 +99,7 @@ class ReleaseLogp(CountsLogp):
         return f"{type(self).__name__}({self._output.name})"
 
     def __reduce__(self) -> tuple[type["ReleaseLogp"], tuple[ObservedTable, Beliefs]]:
-        # The distribution holds functions, which cannot be pickled; what it is made from can.
+        # The distribution has functions and cannot be pickled, so its arguments are.
         return ReleaseLogp, (self._output, self._beliefs)
 
     @override
@@ -115,9 +115,9 @@ class ReleaseLogp(CountsLogp):
 
 @final
 class RowsLogp(CountsLogp):
-    """Log-probability of the noisy counts of compiled rows: of each row, or of all tables that share one noise.
+    """Log-probability of the noisy counts of compiled rows: of each row, or of all tables with shared noise.
 
-    Its inputs are the logarithms of the weights of cells, what was published, and the further arrays of the rows.
+    Its inputs are the logarithms of the weights of cells, the published values, and the other arrays of the rows.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class RowsLogp(CountsLogp):
 
 
 def rows_logp(kind: type[CompiledRows], log_weights: Any, *inputs: Any) -> Any:
-    """The log-probability of compiled rows as a tensor: of each row, or of all tables that share one noise.
+    """The log-probability of compiled rows as a tensor: of each row, or of all tables with shared noise.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def rows_logp(kind: type[CompiledRows], log_weights: Any, *inputs: Any) -> Any:
     log_weights : TensorVariable
         In the shape of the noisy counts.
     *inputs : TensorVariable or array
-        What was published, the noisy counts first, and the further arrays of the rows.
+        The published values, beginning with the noisy counts, and the other arrays of the rows.
     """
     register_with_jax()
     value, _ = RowsLogp(kind).make_node(log_weights, *inputs).outputs
@@ -154,16 +154,16 @@ def rows_logp(kind: type[CompiledRows], log_weights: Any, *inputs: Any) -> Any:
 
 
 def fixed_rows_logp(rows: CompiledRows, log_weights: Any) -> Any:
-    """The same of rows that have been published, whose weights may be in another shape."""
+    """The log-probability of published rows. The weights may have another shape."""
     inputs = [*rows.published, *rows.arrays]
     return rows_logp(type(rows), log_weights.reshape(inputs[0].shape), *inputs)
 
 
-# What Numba and JAX do with these operations.
+# Implementations for Numba and JAX.
 
 
 def as_python(op: Any, node: Any = None, **options: Any) -> Callable[..., Any]:
-    """Numba calls Python. It says so at each compilation, and there is nothing that anybody should do about it."""
+    """Let Numba call Python, without its warning at each compilation, because users cannot avoid it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Numba will use object mode", UserWarning)
         fallback: Callable[..., Any] = generate_fallback_impl(op, node=node, **options)
@@ -175,14 +175,14 @@ numba_funcify.register(CountsLogp)(as_python)
 
 @cache
 def _version(kind: type[CompiledRows]) -> str:
-    """A name for the code of a program, for what was compiled of it before."""
+    """A version of the code of a program, as a key of its cache."""
     files = {getsourcefile(kind), getsourcefile(JointRows), __file__}
     return sha256(b"".join(Path(str(file)).read_bytes() for file in sorted(map(str, files)))).hexdigest()[:16]
 
 
 @register_funcify_and_cache_key(RowsLogp)  # type: ignore[untyped-decorator]
 def _compiled_rows(op: RowsLogp, node: Any = None, **_: Any) -> tuple[Callable[..., Any], str]:
-    """A call of the program. Arrays that must not be written to, such as those of samplers, are of another type."""
+    """A call of the program. Read-only arrays, such as those of samplers, have another type in Numba."""
     program = op.kind.program()
 
     def evaluate(logs: Any, noisy: Any, first: Any, second: Any, third: Any) -> Any:
@@ -201,7 +201,7 @@ def register_with_jax() -> None:
         jax: Any = import_module("jax")
         dispatch: Any = import_module("pytensor.link.jax.dispatch")
     except ImportError:
-        # PyMC itself says what is missing to who asks for JAX.
+        # PyMC raises its own error if JAX is requested.
         return
 
     def as_callback(op: CountsLogp, **_: Any) -> Any:
@@ -221,7 +221,7 @@ def register_with_jax() -> None:
 
         def backward(residuals: Any, cotangents: Any) -> Any:
             gradient, published = residuals
-            # Integers have no derivatives, which JAX wants as numbers of a type of their own.
+            # JAX requires cotangents of integers to have the type float0.
             others = [
                 array * 0 if array.dtype.kind == "f" else np.zeros(array.shape, jax.dtypes.float0)
                 for array in published

@@ -1,4 +1,4 @@
-"""Arrays of a tree that are computed when somebody looks at them, as xarray reads those of a file."""
+"""Arrays of a tree that are computed on access, in the same way as xarray reads those of a file."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, final, override
@@ -11,19 +11,19 @@ from xarray.core.indexing import LazilyIndexedArray, MemoryCachedArray, NumpyInd
 
 @final
 class Deferred(NumpyIndexingAdapter):
-    """An array that is computed when somebody looks at it, and once.
+    """An array that is computed once, on first access.
 
-    Within xarray's `MemoryCachedArray` it is an array in memory, which `print` looks at; within its
-    `LazilyIndexedArray` one that `print` describes by its shape. Pickles hold what is computed.
+    Within xarray's `MemoryCachedArray` it is an array in memory, whose values `print` shows. Within its
+    `LazilyIndexedArray` `print` shows only the shape. Pickles contain the computed values.
 
     Parameters
     ----------
     compute : callable
-        It returns as many values.
+        A function that returns the values.
     shape : tuple of int
     dtype : numpy.dtype
     source : hashable, optional
-        What the array follows from.
+        The source of the array, to compare.
     """
 
     __slots__ = ("_array", "_compute", "_dtype", "_shape", "source")
@@ -41,14 +41,14 @@ class Deferred(NumpyIndexingAdapter):
     @property
     @override
     def array(self) -> NDArray[Any]:  # type: ignore[override]  # It is an attribute there.
-        """The computed array, which nobody else has."""
+        """The computed array, as a copy."""
         if self._array is None:
             self._array = np.array(self._compute(), dtype=self._dtype).reshape(self._shape)
         return self._array
 
     @property
     def is_computed(self) -> bool:
-        """Whether somebody has looked at it, and so may have changed it."""
+        """Whether it was accessed, so it may have been changed."""
         return self._array is not None
 
     @property
@@ -71,7 +71,7 @@ class Deferred(NumpyIndexingAdapter):
 
 
 def is_untouched(variable: xr.Variable, source: Hashable) -> bool:
-    """Whether a variable follows from a source because nobody has looked at it."""
+    """Whether a variable follows from a source and was not accessed, so it is unchanged."""
     data = variable._data
     array = data.array if isinstance(data, MemoryCachedArray | LazilyIndexedArray) else None
     return isinstance(array, Deferred) and not array.is_computed and array.source == source

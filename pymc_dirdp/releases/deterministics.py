@@ -1,4 +1,4 @@
-"""The Deterministics of a model beside the draws of a release. They are no part of its text."""
+"""The Deterministics of a model in addition to the draws of a release. They are not saved with it."""
 
 import json
 from collections.abc import Sequence
@@ -17,19 +17,18 @@ from pymc_dirdp.releases.view import LEFT_OUT
 
 
 def with_deterministics(tree: xr.DataTree, model: pm.Model, *, size_is_public: bool) -> xr.DataTree:
-    """Put the Deterministics of a model that follow from draws beside these, by `pm.compute_deterministics`.
+    """Add the Deterministics of a model that follow from the draws, by `pm.compute_deterministics`.
 
-    What depends on an observed variable, on data or on an array is left out, which the group `posterior` says. So is
-    what cannot be computed: a release that was paid for is not lost for it.
+    Deterministics that depend on an observed variable, on data or on an array are left out, and the group `posterior`
+    lists them. Those that cannot be computed are left out, too, so that their errors do not lose a paid release.
 
-    A graph does not tell data that were written into a formula number by number, so a formula is left out that holds
-    far more numbers than its tables have cells. Where the number of records is private, any number but -1, 0 and 1
-    could be that, or come from it.
+    A graph does not show whether the numbers in a formula are data. So a formula with many more numbers than its tables
+    have cells is left out. If the number of records is private, any number except -1, 0 and 1 could reveal it.
 
     Parameters
     ----------
     tree : xarray.DataTree
-        Its group `posterior` is changed.
+        The release. Its group `posterior` is changed in place.
     model : pymc.Model
     size_is_public : bool
         Whether the number of records is public.
@@ -37,7 +36,7 @@ def with_deterministics(tree: xr.DataTree, model: pm.Model, *, size_is_public: b
     Returns
     -------
     tree : xarray.DataTree
-        The same one.
+        The same tree.
     """
     if not model.deterministics:
         return tree
@@ -65,7 +64,7 @@ def with_deterministics(tree: xr.DataTree, model: pm.Model, *, size_is_public: b
 def _could_hold_data(
     formula: Node, share_variables: Sequence[Node], draws: xr.Dataset, *, size_is_public: bool
 ) -> bool:
-    """Whether the numbers and entries of a formula could be a list of people, or their private number."""
+    """Whether the numbers and entries of a formula could be individual records, or their private number."""
     upstream = list(ancestors([formula], blockers=list(share_variables)))
     cells = sum(
         draws[str(variable.name)].isel(chain=0, draw=0).size for variable in share_variables if variable in upstream
@@ -82,8 +81,7 @@ def _could_hold_data(
     if not size_is_public and any(number not in (-1, 0, 1) for number in numbers):
         return True
     widest = max((len(step.inputs) for step in steps), default=0)
-    # A formula may hold this many single numbers and entries, however small its tables are, and so many for each cell.
-    # A list of people that is written one by one is longer.
+    # Maximum number of constants and entries in a formula: 12, or 3 for each cell. A list of records is longer.
     return max(entries + len(numbers), widest) > max(12, 3 * cells)
 
 
@@ -97,7 +95,7 @@ def _dims(variables: Sequence[Node], model: pm.Model) -> list[str]:
 
 
 def _compute(draws: xr.Dataset, names: list[str], model: pm.Model) -> xr.Dataset | None:
-    """Draws and these Deterministics; None if one of them fails, or has a shape that does not fit."""
+    """The draws with these Deterministics; None if one of them fails or its shape does not match."""
     try:
         with plain_mode() as mode:
             values = pm.compute_deterministics(
@@ -105,5 +103,5 @@ def _compute(draws: xr.Dataset, names: list[str], model: pm.Model) -> xr.Dataset
             )
         # The labels of the draws are those of the release.
         return draws.merge(values.drop_vars([name for name in values.coords if name in draws.coords]), join="exact")
-    except Exception:  # The user's own formula may end in any error.
+    except Exception:  # A formula of the user may raise any error.
         return None

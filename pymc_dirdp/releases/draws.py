@@ -1,8 +1,8 @@
-"""Shares that are drawn given noisy tables, or fitted to noisy marginals: functions of what was published.
+"""Posterior draws of the shares given noisy tables, or fits to noisy marginals: functions of the published output.
 
-How the records divide among the rows is drawn, too, where the noisy table leaves it open. A priori the rows share them
-as `Dirichlet(sums of the prior of each row)`, so that all cells of the table have one Dirichlet prior, as if they were
-one row. The sums over totals that any other prior takes could need minutes where noise is wide.
+The division of the records among the rows is drawn, too, if it is private. Its prior is `Dirichlet(sums of the prior of
+each row)`, so that all cells of the table have one Dirichlet prior and form a single row. Any other prior requires sums
+over row totals, which could take minutes if the noise is wide.
 """
 
 import math
@@ -33,10 +33,10 @@ def draw_shares(
     Parameters
     ----------
     tables : mapping of str to (TableMechanism, ObservedTable)
-        What was published of each, and by which mechanism.
+        The mechanism and the output of each table.
     draws : int
     rng : numpy.random.Generator
-        Public in effect: anyone who sees the draws may come to know its state. No noise may have come from it.
+        Effectively public, because draws can reveal its state. It must not be the source of any noise.
     """
     observed = {name: _as_one_row(*table) for name, table in tables.items()}
     beliefs = {name: Beliefs(n_prior=output.possible_records) for name, output in observed.items()}
@@ -44,7 +44,7 @@ def draw_shares(
 
 
 def _as_one_row(mechanism: TableMechanism, output: ObservedTable) -> ObservedTable:
-    """The table with all cells as one row whose records add up to a known number. All have the same noise."""
+    """The table as a single row with all cells, which have the same noise."""
     ((noisy, _),) = output.observed
 
     def of_blocks(rows: Integers) -> list[RowLikelihood]:
@@ -54,7 +54,7 @@ def _as_one_row(mechanism: TableMechanism, output: ObservedTable) -> ObservedTab
 
 
 def try_draws(part: PlannedTable, *, public: bool) -> None:
-    """Raise the error about a table that exact draws are not for, before any count is read.
+    """Raise an error if exact draws are not possible for a table, before any count is read.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ def try_draws(part: PlannedTable, *, public: bool) -> None:
     ArgumentError
         If the table is too large, or its noise too wide for so many cells.
     UnattainableError
-        If the noise is so wide that noisy counts may add up to more records than any table holds.
+        If the noise is so wide that the sum of noisy counts may exceed the maximum number of records.
     """
-    # Any noisy table will do: how much work there is depends on the size of the table and the number of records.
+    # The cost depends only on the size of the table and the number of records, so any noisy table will do.
     mechanism, prior, n_records = part.mechanism, part.table.prior, part.n_records or 0
     quotient, remainder = divmod(n_records, prior.size)
     noisy = (quotient + (np.arange(prior.size) < remainder)).astype(np.float64).reshape(prior.shape)
@@ -77,15 +77,15 @@ def try_draws(part: PlannedTable, *, public: bool) -> None:
         JointTables(joint_rows, of_blocks(prior, joint_rows))
         return
     possible = None if public else mechanism.possible_records(noisy)
-    # The noisy total lies so far from the true one, and the true one from that again. No draws of cells are refused for
-    # their total as long as both together stay below the largest.
+    # The noisy total may differ this much from the true one, and a drawn total from the noisy one. With half of the
+    # maximum no draw is refused because of its total.
     if possible is not None and possible[-1] > MAX_RECORDS // 2:
         raise UnattainableError(
             f"{mechanism.summary} in {part.table.name!r} hides any number of records, so the release would tell "
             "nothing. Loosen the guarantee."
         )
     if part.totals:
-        # Blocks are equally large, and no noise is wider in one of them.
+        # All blocks have the same size and the same noise, so one is sufficient.
         n_records = max(part.totals)
         rows = mechanism.contributed.rows_by_entry(prior.shape)[part.totals.index(n_records)]
         prior, noisy = (table.reshape(-1, table.shape[-1])[rows] for table in (prior, noisy))
@@ -115,7 +115,7 @@ def try_draws(part: PlannedTable, *, public: bool) -> None:
 def measurements_of_table(
     name: str, dims: tuple[str, ...], mechanism: TableMechanism, output: Output
 ) -> tuple[Family, list[Measurement]]:
-    """One table and the noisy counts that were published of it.
+    """The family of a table and the measurements of its published noisy counts.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def measurements_of_table(
         The names of the axes of the table.
     mechanism : TableMechanism
     output : Output
-        What it published.
+        The published output.
     """
     measured = mechanism.measured(output)
     if not measured:
@@ -139,7 +139,7 @@ def measurements_of_table(
 
 
 def fitted_shares(measured: Collection[tuple[Family, list[Measurement]]], n_records: float | None) -> dict[str, Array]:
-    """The shares of some tables, fitted to what was published of all of them.
+    """The shares of tables, fitted jointly to their published noisy counts.
 
     Parameters
     ----------

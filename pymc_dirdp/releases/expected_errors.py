@@ -1,4 +1,4 @@
-"""The errors that are expected of a plan's tables, by the prior, the mechanism and the number of records alone."""
+"""The expected errors of the tables of a plan, from the prior, the mechanism and the number of records alone."""
 
 from dataclasses import dataclass, replace
 from typing import final
@@ -17,28 +17,28 @@ from pymc_dirdp.sampling.exact import grid_share
 @final
 @dataclass(frozen=True)
 class ExpectedErrors:
-    """What is expected of one table. A number is None where it is not known, or the table has none.
+    """The expected errors of a table. A number is None if it is unknown or does not apply.
 
     Attributes
     ----------
     n_records : int or None
-        The public number of records, or the one that was planned for.
+        The public or the planned number of records.
     effective_records : float or None
-        How many records the draw counts, `r N`.
+        The effective number of records of a draw, `r N`.
     expected_kl_posterior : float or None
-        The divergence of the private posterior from the model's own, in nats.
+        The KL divergence of the private posterior from that of the model, in nats.
     expected_kl_estimate : float or None
-        That of a draw from the frequencies.
+        The KL divergence of a draw from the frequencies, in nats.
     estimate_kl : float or None
-        That of the estimate from the shares.
+        The KL divergence of the estimate from the shares, in nats.
     share_error : float or None
         The typical error of a share in the estimate.
     draw_error : float or None
-        That of a share in the draw.
+        The typical error of a share in a draw.
     smallest_share : float or None
-        Below it a cell may be taken for an empty one that shows the prior alone: a share of the records of its row.
+        The share of the records of its row below which a cell cannot be distinguished from an empty cell.
     grid_weight, grid_variance : float or None
-        What the grid of an exact draw adds: its weight, and a part of the variance.
+        The effect of the grid of an exact draw: its weight, and its part of the variance.
     """
 
     n_records: int | None = None
@@ -55,10 +55,10 @@ class ExpectedErrors:
 
 def expected_errors(plan: Plan) -> dict[str, ExpectedErrors]:
     """The expected errors of each table of a plan."""
-    # A file may hold numbers of which nothing can be computed.
+    # Numbers from a malformed file can overflow or be undefined.
     with np.errstate(all="ignore"):
         errors = {part.table.name: _of_table(part, plan) for part in plan.parts}
-    # The tables that are fitted to marginals of all of them.
+    # Tables that are fitted jointly to marginals.
     fitted = expected_fit_errors(plan.publishing(Marginals), public=plan.reading.n_records_is_public)
     for name, error in fitted.items():
         errors[name] = replace(errors[name], estimate_kl=error.kl, share_error=error.share)
@@ -78,11 +78,11 @@ def _of_table(part: PlannedTable, plan: Plan) -> ExpectedErrors:
         draw_error = draw_share_error(mechanism, prior, n_records, public=public, totals=totals)
         smallest = smallest_share(mechanism, prior.shape, n_records, totals=totals)
         errors = replace(errors, draw_error=draw_error, smallest_share=smallest)
-    # Draws given noisy counts have no closed form, leave every record its weight and have no grid.
+    # Draws given noisy counts have no closed form, no weight below 1 and no grid.
     if mechanism.output_kind is Draws:
         expected = a_priori_kl(mechanism, prior, n_records)
         errors = replace(errors, expected_kl_posterior=expected.posterior, expected_kl_estimate=expected.estimate)
-    # Where all shares are 1 no record has any weight.
+    # With one category all shares are 1, so records have no weight.
     if tempered is not None and part.table.n_categories > 1:
         errors = replace(errors, effective_records=effective_records(tempered.r, n_records))
         if (steps := mechanism.steps(plan.sampler, n_records)) is not None:

@@ -1,7 +1,7 @@
 """The likelihood of shares given a release, as an operation of PyTensor, and PyMC models for inference around it.
 
-`release_logp` is a part of any model; `analyst_model` is a model to start from, and `latent_counts` draws the counts
-behind the draws of one's own.
+Use `release_logp` in any model, or start from `analyst_model`. `latent_counts` draws the counts given the draws of your
+model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from pymc_dirdp.signatures import user_facing
 
 
 def as_tensor(**named: Any) -> Any:
-    """An argument as a tensor of PyTensor, or an error that names it and does not show it."""
+    """Convert an argument to a tensor of PyTensor. The error has its name, but not its value."""
     ((name, value),) = named.items()
     try:
         tensor = pt.as_tensor_variable(value)
@@ -38,7 +38,7 @@ def as_tensor(**named: Any) -> Any:
 
 
 def copied(release: Source | Sequence[Source]) -> Any:
-    """A copy of a release, or of several, which does not change if they do."""
+    """A deep copy of a release, or of several."""
     if isinstance(release, list | tuple):
         return [copied(item) for item in release]
     return release.copy(deep=True) if isinstance(release, xr.DataTree) else release
@@ -50,11 +50,11 @@ def logp_of(output: ObservedTable, beliefs: Beliefs, p: Any) -> Any:
     Parameters
     ----------
     output : ObservedTable
-        The output of the table, which does not change.
+        The output of the table. It must not change later.
     beliefs : Beliefs
-        About totals that are private.
+        The priors of private totals.
     p : TensorVariable
-        Its shares, in the shape of the draws.
+        The shares, in the shape of the draws.
     """
     p = as_tensor(p=p)
     beta, cell_shape = output.family == "beta", tuple(output.prior.shape)
@@ -66,7 +66,7 @@ def logp_of(output: ObservedTable, beliefs: Beliefs, p: Any) -> Any:
         is_valid, condition = (p >= 0) & (p <= 1), "0 <= p <= 1"
     else:
         log_shares = pt.log(p)
-        # Shares add up to 1 within this tolerance.
+        # Tolerance of the sum of shares.
         is_valid, condition = (p >= 0) & pt.isclose(p.sum(axis=-1, keepdims=True), 1.0, 0.0, 1e-6), "p >= 0, sum(p) = 1"
     if (rows := noisy_rows(output, beliefs)) is not None:
         value = fixed_rows_logp(rows, log_shares).sum()
@@ -87,47 +87,48 @@ def release_logp(
 ) -> Any:
     """Log-probability of a release as a function of the shares: its likelihood, for a model of your own.
 
-    The counts are summed out exactly, so it may be differentiated, and NUTS can sample `p` and whatever `p` depends on.
-    It uses what was published alone and costs no privacy.
+    The counts are summed out exactly, so it is differentiable, and NUTS can sample `p` and its parameters. It uses the
+    published release only and costs no privacy.
 
     Parameters
     ----------
     release : xarray.DataTree, MechanismOutput, or a list of them
         As for :func:`pymc_dirdp.analyse`. It is copied.
     p : TensorVariable
-        The shares, in the shape of a draw of the table: of a Beta the probabilities of success.
+        The shares, in the shape of a draw of the table. For a Beta they are the probabilities of success.
     table : str, optional
-        Which table of the release; needed if there are several. Tables of the same records are no independent pieces of
-        evidence about row sizes, so a sum over them is right for their shares only.
+        The name of the table, required if the release has several. Tables of the same records are not independent
+        evidence about row sizes, so a sum over them is correct for their shares only.
     n_prior : int or array_like, optional
         As for :func:`pymc_dirdp.analyse`: your prior of a private number of records.
     row_prior : array_like, optional
-        As for :func:`pymc_dirdp.analyse`: Dirichlet prior of how the records divide among rows; 1 for each by default.
-        If your model says how large rows are, release and model the whole table as one row instead: that is exact, and
+        As for :func:`pymc_dirdp.analyse`: Dirichlet prior of the division of records among rows, 1 for each by default.
+        If your model specifies the row sizes, release and model the whole table as one row instead, which is exact and
         faster.
 
     Returns
     -------
     logp : TensorVariable
-        A scalar, for `pm.Potential`. Its gradient in `log p` is what the counts are expected to be. It is `-inf` where
-        no table is possible. As with PyMC's own distributions, a `p` that is no probability is a `ParameterValueError`
-        when evaluated, and `-inf` in a model's log-probability.
+        A scalar, for `pm.Potential`. Its gradient in `log p` is the expected counts. It is `-inf` if no table is
+        possible. As with PyMC's distributions, a `p` that is not a probability raises a `ParameterValueError` when
+        evaluated, and is `-inf` in the log-probability of a model.
 
     Raises
     ------
     ReleaseError
-        If it is no release, is damaged, or contradicts itself.
+        If it is not a release, is damaged, or is inconsistent.
     ArgumentError
-        If the shape of `p`, the table or a prior does not fit.
+        If the shape of `p` or a prior does not match the table, or the table does not exist.
 
     Notes
     -----
-    For rows with public numbers of records an evaluation with its gradient takes about .01 ms for a row of two cells,
+    For rows with public sizes an evaluation with its gradient takes about .01 ms for a row of two cells,
     .05 ms for one of 5, and .5 ms for one of 100; for draws of some thousand records three times as long, and with a
     guaranteed least count, or a million records, some milliseconds. For noisy counts of several rows whose sizes are
     not known, with a public number of records or a private one, it is about 2 ms for two rows of two cells, and 5 to
-    50 ms for four of five. A draw says little about the sizes of rows, so for that it takes longer. There are no second
-    derivatives. On the boundary of the simplex the value is right, and the gradient in `p` itself is no number.
+    50 ms for four of five. A draw of the Dirichlet mechanism has little information about row sizes, so it takes
+    longer. There are no second derivatives. On the boundary of the simplex the value is correct, and the gradient in
+    `p` is not a number.
 
     JAX (`nuts_sampler="numpyro"` or `"blackjax"`) calls back into Python for each evaluation, on one core at a time.
     JAX support is registered when JAX is installed, `pip install jax numpyro`, before this function is called.
@@ -138,7 +139,7 @@ def release_logp(
 
     Examples
     --------
-    A regression on the released shares; an analyst who has no data at all can fit it:
+    A regression on the released shares, which an analyst can fit without the data:
 
     >>> import pymc as pm
     >>> import pymc_dirdp as dirdp
@@ -171,8 +172,8 @@ def analyst_model(
 ) -> pm.Model:
     """A PyMC model of a release: the shares with their priors, and the likelihood of what was published.
 
-    Its posterior is what :func:`pymc_dirdp.analyse` draws from directly, without chains. Take the model if you want to
-    add to it; take `analyse` if not. For other priors than Dirichlet and Beta write a model of your own around
+    Use this model if you want to extend it. Otherwise use :func:`pymc_dirdp.analyse`, which draws from the same
+    posterior directly, without chains. For priors other than Dirichlet and Beta write your own model with
     :func:`pymc_dirdp.release_logp`.
 
     Parameters
@@ -180,25 +181,25 @@ def analyst_model(
     release : xarray.DataTree, MechanismOutput, or a list of them
         As for :func:`pymc_dirdp.analyse`. It is copied.
     tables : sequence of str, optional
-        Which tables of the release; all by default.
+        The names of tables of the release, by default all.
     prior, n_prior, row_prior
         As for :func:`pymc_dirdp.analyse`.
 
     Returns
     -------
     model : pymc.Model
-        For each table a Dirichlet or a Beta, with the name, dims and labels that it has in the release, and the
-        potential `<name>_release`.
+        A Dirichlet or a Beta for each table, with its name, dims and labels in the release, and the potential
+        `<name>_release`.
 
     Raises
     ------
     ReleaseError, ArgumentError
-        As :func:`pymc_dirdp.analyse` does, or if the release has no such table, or is one of marginals, which have no
-        likelihood table by table; `analyse` takes it.
+        See :func:`pymc_dirdp.analyse`. Also if the release has no such table, or consists of marginals, which have no
+        likelihood for each table; use `analyse` for them.
 
     Notes
     -----
-    `pm.sample_prior_predictive` draws from the priors alone and warns that it leaves potentials out.
+    `pm.sample_prior_predictive` draws from the priors alone and warns that it ignores potentials.
 
     Examples
     --------
@@ -222,13 +223,13 @@ def analyst_model(
 
 
 def _shares(model: pm.Model, name: str, inference: Inferences) -> Any:
-    """The variable of a table's shares, in a model that is open."""
+    """Add the variable of the shares of a table to a model."""
     output = inference.tables[name]
     prior = posterior_of(output, inference.beliefs[name]).prior
     for (dim, labels), size in zip(output.share_labels, prior.shape, strict=False):
         model.add_coord(dim, range(size) if labels is None else labels)
     dims = tuple(dim for dim, _ in output.share_labels) or None
-    # No initial values: PyMC copies no model that has some, and the likelihood is finite wherever a chain may start.
+    # Without initial values, because PyMC cannot copy models with them, and the likelihood is finite at any start.
     if output.family == "beta":
         return pm.Beta(name, alpha=prior[..., 0], beta=prior[..., 1], dims=dims)
     return pm.Dirichlet(name, a=prior, dims=dims)
@@ -255,36 +256,36 @@ def latent_counts(
 ) -> xr.Dataset:
     """Exact draws of the counts behind a release, one for each draw of the shares.
 
-    The likelihood in a model of your own has the counts summed out. This draws them afterwards, given the shares and
-    the release, so that shares and counts together are draws from the posterior of that model.
+    The likelihood in your model has the counts summed out. This function draws them afterwards, given the shares and
+    the release, so that shares and counts are joint draws from the posterior of your model.
 
     Parameters
     ----------
     idata : xarray.DataTree
-        From `pm.sample`: its group `posterior` holds the shares of each table under the name of the table, with the
-        dims `chain` and `draw` and those of the table in its order. Keep what your model computes as
+        From `pm.sample`: its group `posterior` has the shares of each table under the name of the table, with the
+        dims `chain` and `draw`, then those of the table in its order. Record shares that your model computes as
         `pm.Deterministic("name of the table", ...)`.
     release : xarray.DataTree, MechanismOutput, or a list of them
-        What the model was given.
+        The release of the model.
     tables : sequence of str, optional
-        Which tables; by default all of the release that the posterior holds.
+        The names of tables, by default all tables of the release that the posterior has.
     n_prior, row_prior
-        What the model was given.
+        The priors of the model.
     random_seed : int, SeedSequence, Generator or None
-        Harmless here: what is drawn from is public.
+        A seed does not affect privacy here, because the release is public.
 
     Returns
     -------
     counts : xarray.Dataset
-        For each table the counts, integers, with the dims `chain`, `draw` and those of the table. To keep them with the
-        rest: `idata["latent_counts"] = xarray.DataTree(counts)`.
+        The integer counts of each table, with the dims `chain`, `draw` and those of the table. To add them to your
+        draws: `idata["latent_counts"] = xarray.DataTree(counts)`.
 
     Raises
     ------
     ReleaseError
-        If it is no release, is damaged, or contradicts itself.
+        If it is not a release, is damaged, or is inconsistent.
     ArgumentError
-        If the posterior holds no such shares, or shares with which the release is impossible.
+        If the posterior does not have these shares, or the release is impossible given them.
 
     Examples
     --------
