@@ -80,7 +80,7 @@ def test_a_prior_of_fewer_records_than_noisy_counts_leave_possible_is_refused(n_
 
 def test_a_guarantee_of_least_counts_needs_room():
     release = released(adjacency="add-remove", n_records=100, min_count=5)
-    with pytest.raises(ArgumentError, match="with larger numbers"):
+    with pytest.raises(ArgumentError, match="reaches further"):
         dirdp.analyse(release, n_prior=14)
     assert dirdp.analyse(release, 20, chains=1, n_prior=30)["latent_counts"]["p"].min() >= 5
 
