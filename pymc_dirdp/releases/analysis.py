@@ -317,7 +317,9 @@ class Estimates(Tabular):
         """
         import pandas as pd
 
-        axes = {name: [part for axis in table_axes for part in divided(*axis)] for name, table_axes in self.axes.items()}
+        axes = {
+            name: [part for axis in table_axes for part in divided(*axis)] for name, table_axes in self.axes.items()
+        }
         published = {name: dict(_numbered(values)) for name, values in self.published.items()}
         outputs = dict.fromkeys(("noisy_count", "draw", *itertools.chain.from_iterable(published.values())))
         variables = dict.fromkeys(variable for table_axes in axes.values() for variable, _ in table_axes)

@@ -69,7 +69,9 @@ def _could_hold_data(
     cells = sum(
         draws[str(variable.name)].isel(chain=0, draw=0).size for variable in share_variables if variable in upstream
     )
-    steps = list(dict.fromkeys(node.owner for node in [*upstream, *inner_variables(upstream)] if node.owner is not None))
+    steps = list(
+        dict.fromkeys(node.owner for node in [*upstream, *inner_variables(upstream)] if node.owner is not None)
+    )
     entries = sum(isinstance(step.op, Subtensor) for step in steps)
     numbers = [
         np.asarray(value.data).item()

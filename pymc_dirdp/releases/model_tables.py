@@ -150,7 +150,7 @@ def read_model(model: pm.Model, options: ModelOptions) -> ParsedModel:
                 "Cut it before the model: pm.Data('observations', records[:, 0]) and observed= that.",
             )
         secret.append(stored)
-        if (known := known_bound(stored)) is not None and known[1].records > options.most_records:
+        if (known := known_bound(stored)) is not None and known[1].records > options.max_records:
             raise ArgumentError(
                 f"{name!r} counts at most {known[1].records} records of each {known[1].unit!r}. Pass "
                 f"contribution={known[1].records}, or count with contribution=1."
@@ -324,7 +324,7 @@ def table_model(parsed: ParsedModel, counts: Sequence[NDArray[np.int64]] | None)
         **Secret**: the counts of each table. With None they are made up, for planning.
     """
     with pm.Model(model=None) as tables:
-        build_for(tables, Purpose(of_counts=True))
+        set_purpose(tables, Purpose(of_counts=True))
         for k, table in enumerate(parsed.outcomes):
             layout = layout_of(table, parsed)
             for dim, labels in zip(layout.dims, layout.labels, strict=True):
@@ -348,7 +348,7 @@ def plan_tables(guarantee: Guarantee, parsed: ParsedModel) -> Plan:
     layouts = {table.name: layout_of(table, parsed) for table in parsed.outcomes}
     arguments: dict[str, Any] = {
         "adjacency": options.relation,
-        "contribution": options.most_records,
+        "contribution": options.max_records,
         "public": [
             records_name(name)
             for name, layout in layouts.items()
