@@ -109,7 +109,7 @@ REFUSALS = MappingProxyType(
             "is observed through {operation}, which is not supported: one record is a sequence of trials without a "
             "bound, so no number of records bounds what a person changes",
             "Observe its trials one by one with pm.Bernoulli, and pass contribution= for how many of them a "
-            "person has at most. BetaBinomial is supported for a Beta prior, too.",
+            "person has at most. BetaBinomial for a Beta prior is supported, too.",
         ),
         "hidden component": Refusal(
             "is observed through {operation}, which is not supported: no record says which component it comes from, so "

@@ -8,6 +8,7 @@ from pymc_dirdp import ApproxDP, Ledger, plan, private_model, report, sample, st
 from pymc_dirdp.errors import DataError, DirdpError, UnsupportedModelError
 from pymc_dirdp.models import public
 from pymc_dirdp.releases import release_of
+from tests.planned import planned_sample
 
 TARGET = ApproxDP(epsilon=100, delta=1e-6)
 
@@ -268,8 +269,10 @@ def test_what_is_said_of_different_numbers_stands_in_the_report(family, verb):
     model = funnel(family, family)
 
     def texts(**said):
-        released = VERBS[verb](model, None, **said)
-        tree = released if verb == "sample" else release_of(released)
+        if verb == "sample":
+            tree = planned_sample(TARGET, model, **SAID, **said)
+        else:
+            tree = release_of(VERBS[verb](model, None, **said))
         return " ".join(f"{report(tree)}{statement(tree)}{tree['privacy'].attrs['protected']}".split())
 
     text = texts(public=["bought"])
