@@ -269,7 +269,7 @@ def test_what_cannot_be_read_is_refused(mechanism, values, options, words):
 
 def test_lists_are_not_empty_and_not_mixed():
     output = MechanismOutput(truncated(2.0)[0], [6, 5, 1], prior=PRIOR)
-    for wrong, words in (([], "at least one"), ([output, None], "not both")):
+    for wrong, words in (([], "at least one"), ([output, None], "both kinds")):
         with pytest.raises(ArgumentError, match=words):
             dirdp.analyse(wrong)
     other = MechanismOutput(truncated(2.0)[0], [6, 5, 1], prior=PRIOR, name="q")

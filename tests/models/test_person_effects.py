@@ -381,7 +381,7 @@ def test_a_missing_answer_is_no_answer():
         theta = pm.Normal("theta", 0, 1, dims="person")
         answers = np.where(ANSWERS == 1, 1, 7)
         pm.Bernoulli("y", logit_p=theta[:, None] - DIFFICULTY, observed=answers, dims=("person", "item"))
-    with pytest.raises(DataError, match="missing, or is no value"):
+    with pytest.raises(DataError, match="missing, or is a value that its distribution cannot have"):
         dirdp.private_model(PURE, model, unit="person")
 
 

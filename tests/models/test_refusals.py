@@ -558,7 +558,7 @@ def test_swapped_arguments_are_recognised():
     with pytest.raises(TypeError, match=r"^sample\(\) got an unexpected keyword argument 'tune'\. It has guarantee"):
         dirdp.sample(TARGET, model, tune=1000, chains=2)
     release = dirdp.sample(TARGET, model)
-    with pytest.raises(ArgumentError, match="Expected a PyMC model, got a DataTree"):
+    with pytest.raises(ArgumentError, match="Expected a PyMC model, got a ReleaseTree"):
         dirdp.diagnose(model, release)
     with pytest.raises(ArgumentError, match=r"Expected a PyMC model, got none\. Pass it as `model=`"):
         dirdp.sample(TARGET)

@@ -362,7 +362,7 @@ def test_an_entry_holds_the_unit_the_assumptions_and_the_plan():
     assert entry.min_count == 3
     assert entry.digest == chosen.digest
     assert dirdp.plan(TARGET, hair_model(), contribution=3).digest != chosen.digest
-    with pytest.raises(dirdp.errors.ArgumentError, match="Keep one ledger for each unit"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Keep a ledger for each unit"):
         dirdp.sample(TARGET, hair_model(), ledger=ledger)
 
 

@@ -204,7 +204,7 @@ def test_a_private_number_is_that_of_all_tables():
         analysis = dirdp.analyse(release, 100, chains=1, n_prior=given, random_seed=1)
         assert analysis.attrs["conditional_on"].count("0 to 100 records") == 3
         assert analysis["latent_counts"]["p_class"].sum("class").max() <= 100
-    with pytest.raises(ArgumentError, match=r"that table alone.*p_fur"):
+    with pytest.raises(ArgumentError, match=r"that table only.*p_fur"):
         dirdp.analyse(release, n_prior={"p_class": 100, "p_fur": 90})
     with pytest.raises(ArgumentError, match="row_prior out, or pass same_records=False"):
         dirdp.analyse(release, n_prior=100, row_prior={"p_fur": [1, 1]})
