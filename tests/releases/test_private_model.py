@@ -676,7 +676,6 @@ def test_person_effects_are_refused_where_their_number_is_private():
         ("hierarchical_logit", {"public": ["groups"]}, "public or levels"),
         ("hierarchical_logit", {"public": "group"}, "list of names"),
         ("hierarchical_logit", {"adjacency": "add-remove"}, "Pass levels="),
-        ("hierarchical_logit", {"max_cells": 5}, "max_cells=5"),
         ("hierarchical_logit", {"levels": {"group": 3}}, "in public or in levels, not in both"),
         ("hierarchical_logit", {"support": {"y": [0, 2]}}, "do not add up to 1"),
         ("successes_of_groups", {"public": []}, "number of trials for each"),
@@ -696,6 +695,14 @@ def test_what_is_said_wrongly_is_refused_before_the_charge(name, said, match, le
     with pytest.raises((ArgumentError, UnsupportedModelError), match=match):
         dirdp.private_model(PURE, model, **given | said, ledger=ledger)
     assert len(ledger.entries()) == before
+
+
+def test_a_plan_of_more_cells_than_its_limit_is_refused():
+    make, options = ACCEPTED["hierarchical_logit"]
+    with pm.Model() as model:
+        make()
+    with pytest.raises((ArgumentError, UnsupportedModelError), match="max_cells=5"):
+        dirdp.plan(PURE, model, any_model=True, **options, max_cells=5)
 
 
 def test_no_private_model():
