@@ -176,7 +176,7 @@ def test_integers_as_categories(facts, declare):
         ("sex,hair,n\nfemale ,black,70003\n", DataError, "'sex' holds missing"),
         ("sex,hair,n\n,black,70003\n", DataError, "'sex' holds missing"),
         ("sex,hair,n\nfem\0ale,black,70003\n", DataError, "'sex' holds missing"),
-        ("sex,hair,n\nfemale,black,-70003\n", DataError, "column 'n' to hold numbers of records"),
+        ("sex,hair,n\nfemale,black,-70003\n", DataError, "column 'n' to contain numbers of records"),
         ("sex,hair,n\nfemale,black,70003.0\n", DataError, "integers"),
         ("sex,hair,n\nfemale,black,7e4\n", DataError, "integers"),
         ("sex,hair,n\nfemale,black,70_003\n", DataError, "integers"),
@@ -186,7 +186,7 @@ def test_integers_as_categories(facts, declare):
         ("sex,hair,n\nfemale,black,²\n", DataError, "integers"),
         ("sex,hair,n\nfemale,black," + "9" * 5000 + "\n", DataError, "integers"),
         ("sex,hair,n\nfemale,black," + "9" * 17 + "\n", DataError, "integers"),
-        ("sex,hair,n\nfemale,black,9007199254740992\nmale,red,70003\n", DataError, "add up to at most"),
+        ("sex,hair,n\nfemale,black,9007199254740992\nmale,red,70003\n", DataError, "a sum of at most"),
     ],
     ids=range(28),
 )
