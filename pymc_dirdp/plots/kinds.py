@@ -42,7 +42,7 @@ def drawn_by(thing: object) -> str:
         return "A diagnosis is drawn by plot_posteriors."
     if is_release(thing):
         return "A release is drawn by plot_draw, plot_analysis and plot_privacy."
-    if isinstance(thing, xr.DataTree) and "posterior" in thing.children:
+    if isinstance(thing, xr.DataTree) and "posterior" in thing.children and "confidential" not in thing.attrs:
         return "Posterior draws are drawn by ArviZ, as in az.plot_forest(tree)."
     return ""
 

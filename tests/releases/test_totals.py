@@ -142,7 +142,7 @@ def test_a_share_of_a_public_number_of_records_loses_less(tmp_path):
     dirdp.save(release, tmp_path / "release.json")
     verification = dirdp.verify(dirdp.load(tmp_path / "release.json"))
     assert verification
-    assert any("1000 records in 'p'" in sentence for sentence in verification.assumptions_of)
+    assert any("1000 records in 'p'" in sentence for sentence in verification.believed)
     assert dirdp.estimate(release)
 
 
