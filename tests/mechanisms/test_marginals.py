@@ -397,7 +397,7 @@ def test_lists_of_a_text_hold_numbers_of_the_annotated_types(facts):
     given = {"noise": "gaussian", "marginals": [[0]], "noise_parameters": [1.0]}
     table = {"prior": np.ones(SHAPE), "adjacency": "replace-one", "contribution": Contribution.of(1)}
     assert MarginalsMechanism.of_table(given, **table).marginals == ((0,),)
-    with pytest.raises(ArgumentError, match="of another type"):
+    with pytest.raises(ArgumentError, match="of the wrong type"):
         MarginalsMechanism.of_table(given | facts, **table)
 
 
