@@ -46,11 +46,15 @@ def check_schema(path: Path, declaration: Declaration) -> None:
     """
     if not _is_parquet(path):
         # Bytes that the encoding does not have may stand in a record, and are no matter of this line.
-        with path.open(encoding=_codec(declaration), errors="replace", newline="") as file, suppress(csv.Error):
-            header = next(csv.reader(file, delimiter=declaration.delimiter, strict=True), [])
-            for name in declaration.columns:
-                _position(name, header)
-        return
+        try:
+            with path.open(encoding=_codec(declaration), errors="replace", newline="") as file, suppress(csv.Error):
+                header = next(csv.reader(file, delimiter=declaration.delimiter, strict=True), [])
+                for name in declaration.columns:
+                    _position(name, header)
+            return
+        except UnicodeError:
+            pass  # The mark of UTF-16 or UTF-32 is missing, with which a file begins.
+        raise ArgumentError(f"{path} {_other_encoding(declaration)}")
     pa, pq = _arrow(path)
     try:
         schema = pq.read_schema(path)
@@ -98,10 +102,7 @@ def _csv(path: Path, declaration: Declaration) -> dict[str, Any]:
             places = [_position(name, header) for name in declaration.columns]
             rows = [[row[place] for place in places] for row in _records(lines, len(header))]
     except UnicodeError:
-        problem = (
-            f"is not written in {declaration.encoding.upper()}. Declare its encoding in [data], such as "
-            'encoding = "latin-1", or save it as UTF-8.'
-        )
+        problem = _other_encoding(declaration)
     except csv.Error:
         problem = "is no CSV file: some quotation mark is not closed, or a field is too long."
     else:
@@ -113,6 +114,13 @@ def _csv(path: Path, declaration: Declaration) -> dict[str, Any]:
 def _codec(declaration: Declaration) -> str:
     # Excel begins its files with a mark, which this one leaves out.
     return "utf-8-sig" if declaration.encoding == "utf-8" else declaration.encoding
+
+
+def _other_encoding(declaration: Declaration) -> str:
+    return (
+        f"is not written in {declaration.encoding.upper()}. Declare its encoding in [data], such as "
+        'encoding = "latin-1", or save it as UTF-8.'
+    )
 
 
 def _records(lines: Iterator[list[str]], width: int) -> Iterator[list[str]]:

@@ -213,7 +213,7 @@ def init(declaration: Path, *, overwrite: bool, **typed: Any) -> str:
         aside.write_text(text, encoding="utf-8")
         facts = declared(aside)
         # What cannot be planned is not left there.
-        _plan(facts, _made_up(facts, 1000 if facts.records is None else facts.records))
+        _refuse_unplannable(facts)
     is_known = typed["records"] is not None or facts.adjacency == "add-remove"
     data = "" if is_known else " DATA, the file of the data"
     return f"{declaration} is written. Read it, and go on with: dirdp plan {declaration}{data}"
@@ -235,7 +235,9 @@ def check(declaration: Path, data: Path | None) -> object:
         lines.append(("data", f"{data} names {', '.join(facts.columns)}; no record was read"))
     unknown = "not known before records in [data] says how many there are"
     answer: tuple[tuple[str, Any], ...] = (("", (("expected error", unknown), ("guarantee", str(facts.guarantee)))),)
-    if facts.records is not None or budget is not None or facts.adjacency == "add-remove":
+    if facts.records is None and budget is None and facts.adjacency != "add-remove":
+        _refuse_unplannable(facts)
+    else:
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always")
             chosen = _plan(facts, _made_up(facts, facts.records))
@@ -260,6 +262,9 @@ def plan(declaration: Path, data: Path | None, out: Path | None, *, overwrite: b
             "Leave the data out, and declare records in [data], the public number of records: with a section [ledger] "
             "a plan reads no data, because it charges nothing."
         )
+    if data is not None:
+        check_schema(data, facts)
+        _refuse_unplannable(facts)
     chosen = _plan(facts, _made_up(facts, facts.records) if data is None else _model(facts, data, facts.records))
     if out is not None:
         with new_file(out, overwrite=overwrite) as aside:
@@ -289,11 +294,13 @@ def release(
             number = given.parts[0].n_records
         # Without a ledger and a public number of records, the plan rests on the number in the data.
         first = budget is None and number is None and facts.adjacency == "replace-one"
+        if first:
+            _refuse_unplannable(facts)
         model = _model(facts, data, number) if first else _made_up(facts, number)
-        from pymc_dirdp.releases.ledger_charge import SealedRecords
+        from pymc_dirdp.releases.ledger_charge import Sealed
         from pymc_dirdp.releases.release import sample_sealed
 
-        sealed = SealedRecords(lambda: model if first else _model(facts, data, number), budget)
+        sealed = Sealed(lambda: model if first else _model(facts, data, number), budget)
         chosen = given or _plan(facts, model)
         drawn = sample_sealed(chosen, model, sealed, progressbar=False)
         dirdp.save(drawn, aside)
@@ -408,6 +415,13 @@ def _made_up(facts: Declaration, number: int | None) -> "pm.Model":
         )
         raise ArgumentError(f"{unless} records in [data], the number of records, if anybody may know it.")
     return _tables(facts).made_up(number, _bound(facts))
+
+
+def _refuse_unplannable(facts: Declaration) -> None:
+    """Raise the error of a plan of this declaration. No data are read, so it does not depend on them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # The size may be another one.
+        _plan(facts, _made_up(facts, 1000 if facts.records is None else facts.records))
 
 
 def _bound(facts: Declaration) -> "Bound | None":

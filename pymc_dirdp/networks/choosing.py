@@ -23,7 +23,7 @@ from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.choices import Bins, Structure
-from pymc_dirdp.releases.ledger_charge import SealedRecords, charge_choice, people_of
+from pymc_dirdp.releases.ledger_charge import Sealed, charge_choice, people_of
 from pymc_dirdp.releases.wording import warn_if_seeded
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.signatures import user_facing
@@ -134,7 +134,7 @@ def choose_structure(
     names, lengths = list(labels), [len(values) for values in labels.values()]
     mechanism = tree_within(part, lengths, adjacency=adjacency, contribution=people[1])
     refuse_missing_columns(records, labels, bound=bound, counts_column=counts)
-    sealed = SealedRecords(records, ledger)
+    sealed = Sealed(records, ledger)
     del records
     warn_if_seeded("structure", random_seed=random_seed)
     terms = charge_choice(
@@ -386,7 +386,7 @@ def choose_bins(
         guarantee, n_bins=n_bins, n_candidates=len(edges), adjacency=adjacency, contribution=people[1]
     )
     refuse_missing_columns(records, {name: []}, bound=bound)
-    sealed = SealedRecords(records, ledger)
+    sealed = Sealed(records, ledger)
     del records
     warn_if_seeded("set of bins", random_seed=random_seed)
     terms = charge_choice(

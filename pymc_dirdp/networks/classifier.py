@@ -32,7 +32,7 @@ from pymc_dirdp.networks.fitting import measurements_of
 from pymc_dirdp.networks.prediction import Predictor
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_by_name
-from pymc_dirdp.releases.ledger_charge import SealedRecords
+from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.opened import Published, open_release
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.plan_types import Plan
@@ -251,7 +251,7 @@ class Classifier:
             true.extend(encode(own, list(categories), categories)[named])
             return model_of(own | people)
 
-        sealed = SealedRecords(read, ledger.using(reserved[0].number))
+        sealed = Sealed(read, ledger.using(reserved[0].number))
         tables = sample_sealed(planned, model, sealed, random_seed=random_seed, progressbar=progressbar)
         if not calibrates:
             return cls(tables)

@@ -158,7 +158,7 @@ def ledger_cost(chosen: _ReleasePlan, ledger: "Ledger") -> tuple[Guarantee, Priv
 
 
 @final
-class SealedRecords[T]:
+class Sealed[T]:
     """Records that can be read only after the charge, with its receipt.
 
     Every function that releases something reads its records through this class. Without a ledger it warns of a second
@@ -176,7 +176,7 @@ class SealedRecords[T]:
         self._records, self.ledger = [records], ledger
 
     def __repr__(self) -> str:
-        return "SealedRecords(secret)"
+        return "Sealed(secret)"
 
     def read[R](self, reading: Callable[[T], R], receipt: Receipt | None, released: Hashable) -> R:
         """Apply a function to the records, once. Its error mentions the charge, if there was one.

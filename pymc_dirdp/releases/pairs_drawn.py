@@ -21,7 +21,7 @@ from pymc_dirdp.models.privacy_unit import unit_options
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.choices import check_budget_left, curves_of, refuse_unpaid_bins
-from pymc_dirdp.releases.ledger_charge import SealedRecords, charge_release
+from pymc_dirdp.releases.ledger_charge import Sealed, charge_release
 from pymc_dirdp.releases.opened import remembered
 from pymc_dirdp.releases.pairs import PairsPlan, PairsRelease
 from pymc_dirdp.releases.pairs_view import tree_of_pairs
@@ -110,7 +110,7 @@ def sample_pairs(
     check_readable(chosen)
     if not chosen.composition.satisfies(chosen.guarantee):
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
-    sealed, source = SealedRecords(model, ledger), randomness(random_seed, sampler="exact")
+    sealed, source = Sealed(model, ledger), randomness(random_seed, sampler="exact")
     warn_if_seeded("release", random_seed=random_seed)
     receipt = None
     if ledger is not None:

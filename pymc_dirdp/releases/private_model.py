@@ -18,7 +18,7 @@ from pymc_dirdp.models.privacy_unit import Unit
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.inference_setup import open_verified
-from pymc_dirdp.releases.ledger_charge import SealedRecords
+from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.model_plan import ModelPlan
 from pymc_dirdp.releases.model_tables import count_records, plan_tables, read_model_or_ask, table_model
 from pymc_dirdp.releases.noisy_tables import with_terms
@@ -144,7 +144,7 @@ def private_model(
         chosen = plan_for(chosen, tables)
         # All that could be refused is refused here, before anything is published.
         with_terms(found, chosen, n_prior)
-        sealed = SealedRecords(lambda: count_records(found, model), ledger)
+        sealed = Sealed(lambda: count_records(found, model), ledger)
         with warnings.catch_warnings():
             # Categories are the model's own values.
             warnings.simplefilter("ignore", CategoriesFromDataWarning)

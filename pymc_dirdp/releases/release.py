@@ -25,7 +25,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.deterministics import with_deterministics
 from pymc_dirdp.releases.draws import try_draws
-from pymc_dirdp.releases.ledger_charge import SealedRecords, charge_release
+from pymc_dirdp.releases.ledger_charge import Sealed, charge_release
 from pymc_dirdp.releases.opened import of_release
 from pymc_dirdp.releases.pairs import PairsPlan
 from pymc_dirdp.releases.pairs_drawn import sample_pairs
@@ -129,7 +129,7 @@ def sample(
     return sample_sealed(
         guarantee,  # type: ignore[arg-type]  # No plan of pairs.
         model,
-        SealedRecords(lambda: model, ledger),
+        Sealed(lambda: model, ledger),
         random_seed=random_seed,
         progressbar=progressbar,
         **planning,
@@ -139,7 +139,7 @@ def sample(
 def sample_sealed(
     guarantee: Guarantee | Plan,
     model: pm.Model,
-    sealed: SealedRecords[Callable[[], pm.Model]],
+    sealed: Sealed[Callable[[], pm.Model]],
     *,
     random_seed: Seed = None,
     progressbar: bool = True,
@@ -153,7 +153,7 @@ def sample_sealed(
         As in :func:`sample`.
     model : pymc.Model
         What is planned and charged. Its observations may be made up.
-    sealed : SealedRecords
+    sealed : Sealed
         A function for the same model with the records, and the ledger.
     """
     ledger = sealed.ledger

@@ -668,6 +668,28 @@ def test_a_check_without_a_public_number_of_records(alone, run, declare):
     assert "not known before records in [data]" in " ".join(out.split())
 
 
+@pytest.mark.parametrize("records", ["", "records = 592"], ids=["number unknown", "number declared"])
+def test_a_declaration_that_no_plan_takes_is_refused_before_any_record(alone, run, declare, records, monkeypatch):
+    """Found by attack: a check called it in order, and whether a private number was the declared one was answered."""
+    declare(('counts = "n"', ""), ("records = 592", records), ("contribution = 1", 'contribution = 2\nunit = "id"'))
+    monkeypatch.setattr(command_line, "read_columns", lambda *_: pytest.fail("a record was read"))
+    Path("survey.csv").write_text("id,sex,hair\n1,female,red\n", encoding="utf-8")
+    for command in (("check",), ("plan",), ("release", "--out", "r.json")):
+        code, _, error = run(command[0], "survey.toml", "survey.csv", *command[1:])
+        assert (code, "the number of records depends on who they are" in error) == (2, True), command
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_a_mark_that_an_encoding_needs_is_missed_before_the_charge(budget, run, encoding):
+    run("ledger", "survey.toml", "--new")
+    text = Path("survey.toml").read_text(encoding="utf-8")
+    Path("survey.toml").write_text(text.replace("[data]", f'[data]\nencoding = "{encoding}"'), encoding="utf-8")
+    for command in (("check",), ("release", "--out", "r.json")):
+        code, _, error = run(command[0], "survey.toml", "survey.csv", *command[1:])
+        assert (code, f"is not written in {encoding.upper()}" in error) == (2, True), command
+    assert not dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5), "budget.db").entries()
+
+
 RELEASES = {
     "noise": {"mechanism": "geometric"},
     "joint noise": {"mechanism": "joint"},

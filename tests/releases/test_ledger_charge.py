@@ -10,7 +10,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, BudgetError, DataError, LedgerError
 from pymc_dirdp.mechanisms.choices import QuantilesMechanism
 from pymc_dirdp.releases import release as releasing
-from pymc_dirdp.releases.ledger_charge import SealedRecords, charge_choice, people_of
+from pymc_dirdp.releases.ledger_charge import Sealed, charge_choice, people_of
 from pymc_dirdp.releases.private_model import release_of
 
 MECHANISM = QuantilesMechanism(3, n_candidates=9, scale=8.0, adjacency="add-remove", contribution=2)
@@ -45,14 +45,14 @@ def test_an_error_says_whether_the_ledger_was_charged_and_carries_no_data(charge
 
     ledger, receipt = charged
     with pytest.raises(kind, match="has been charged") as caught:
-        SealedRecords("1234567", ledger).read(read, receipt, released=None)
+        Sealed("1234567", ledger).read(read, receipt, released=None)
     assert caught.value.__context__ is None
     frame = caught.traceback[-1].frame
     assert "1234567" not in repr(frame.f_locals) + repr(vars(frame.f_locals["self"]))
     with pytest.raises(kind, match=r"missing\.$"):
-        SealedRecords("1234567", None).read(read, None, released=None)
-    assert SealedRecords(3, ledger).read(abs, receipt, released=None) == 3
-    assert "3" not in repr(SealedRecords(3, ledger))
+        Sealed("1234567", None).read(read, None, released=None)
+    assert Sealed(3, ledger).read(abs, receipt, released=None) == 3
+    assert "3" not in repr(Sealed(3, ledger))
 
 
 def test_records_are_opened_with_a_receipt_of_this_ledger(charged):
@@ -62,7 +62,7 @@ def test_records_are_opened_with_a_receipt_of_this_ledger(charged):
     wrong.append(other.receipt(other.spend(dirdp.PureDP(epsilon=0.5), what="hair")))
     for one in wrong:
         with pytest.raises(LedgerError, match="not charged"):
-            SealedRecords(3, ledger).read(pytest.fail, one, released=None)
+            Sealed(3, ledger).read(pytest.fail, one, released=None)
 
 
 class Column:
