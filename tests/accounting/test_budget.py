@@ -43,7 +43,7 @@ def folded(limit, costs, *, adaptive=True):
 
 def spent(limit, *releases, adaptive=True):
     costs = [cost_of(limit, guarantee, mechanism, adaptive=adaptive) for guarantee, mechanism in releases]
-    return dict(folded(limit, costs, adaptive=adaptive)._by_rules())
+    return dict(folded(limit, costs, adaptive=adaptive)._iterate_amounts())
 
 
 def test_decimal_numbers_add_up_as_they_are_written():

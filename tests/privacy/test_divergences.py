@@ -80,6 +80,6 @@ def test_tails_and_the_integral_of_the_density_agree(seed):
         epsilons = np.sort(np.append(0.0, r * 10 ** rng.uniform(-4, 1, 5) / min(loses, 1.0)))
         tails, trusted = loss._difference(epsilons, np.exp(np.minimum(epsilons, 600.0)))
         # Tails of SciPy have about 11 digits, of which a difference loses up to three.
-        np.testing.assert_allclose(loss._integrated(epsilons)[trusted], tails[trusted], rtol=2e-8, atol=1e-290)
+        np.testing.assert_allclose(loss._integrate(epsilons)[trusted], tails[trusted], rtol=2e-8, atol=1e-290)
         compared += int(trusted.sum())
     assert compared > 150
