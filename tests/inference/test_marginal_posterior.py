@@ -58,7 +58,7 @@ def test_one_share_has_the_distribution_that_sums_over_a_grid_give():
     np.testing.assert_allclose(found.share_intervals[:, 0], ends, atol=0.15 * sd)
     # What the noise leaves open of the count, the sample of 200 does not.
     assert found.count_sds[0] < n * found.share_sds[0]
-    assert "worth" in found.caveat
+    assert "effective sample size" in found.caveat
 
 
 def weighted(shape, measurements, n_records, rng, *, samples_apart=False, draws=400_000):
@@ -250,7 +250,7 @@ def test_no_records_and_what_does_not_fit():
     empty = posterior((2, 3), [Measurement(("a", "b"), np.zeros((2, 3)), 4.0)], 0).estimate([0.5])
     np.testing.assert_allclose(empty.share_means, 1 / 3, atol=0.05)
     assert not empty.count_means.any()
-    assert "6 of 6 cells with fewer than 5 records rest on the prior" in empty.caveat
+    assert "6 of 6 cells with fewer than 5 records depend mostly on the prior" in empty.caveat
     with pytest.raises(ArgumentError, match="sums of effects"):
         MarginalPosterior(seen((2,), [], 5), Beliefs(prior=np.ones(2)))
     with pytest.raises(ArgumentError, match=r"1001 cells.*dirdp\.fit"):

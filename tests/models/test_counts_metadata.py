@@ -14,7 +14,6 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.opened import open_release
-from tests.planned import planned_sample
 
 GUARANTEE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 RNG = np.random.default_rng(9)
@@ -241,7 +240,7 @@ def multinomial(counts, form):
 WITHOUT_N = {"adjacency": "add-remove", "mechanism": "geometric"}
 VERBS = {
     "plan": lambda model, ledger, **said: dirdp.plan(GUARANTEE, model, **said, **WITHOUT_N, n_records=800),
-    "sample": lambda model, ledger, **said: planned_sample(
+    "sample": lambda model, ledger, **said: dirdp.sample(
         GUARANTEE, model, ledger=ledger, **said, **WITHOUT_N, n_records=800
     ),
     "sample by a plan": lambda model, ledger, **said: dirdp.sample(

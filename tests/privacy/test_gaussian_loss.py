@@ -9,7 +9,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pymc_dirdp.privacy.gaussian_loss import GaussianLoss, converted, deltas, gaussian_excess, renyi
+from pymc_dirdp.privacy.gaussian_loss import GaussianLoss, convert_deltas, deltas, gaussian_excess, renyi
 
 
 def delta(s, cells, records, epsilon):
@@ -186,7 +186,7 @@ def test_grids_with_forty_digits(sigma, cells):
 def test_what_divergences_imply_is_the_least_over_all_orders(rho):
     """Also at orders of 1e12, where a difference of logarithms of the order would lose digits."""
     epsilons = rho + 2 * math.sqrt(rho) * np.array([0.0, 0.5, 2.0, 6.0, 20.0])
-    for epsilon, found in zip(epsilons.tolist(), converted(rho, epsilons).tolist(), strict=True):
+    for epsilon, found in zip(epsilons.tolist(), convert_deltas(rho, epsilons).tolist(), strict=True):
         with mp.workdps(60):
             e, rho_ = mp.mpf(epsilon), mp.mpf(rho)
 

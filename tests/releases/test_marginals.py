@@ -106,7 +106,7 @@ def test_posteriors_are_around_what_is_fitted(release, network):
     assert np.all(analysis["sample_stats"]["effective_draws"] > 100)
     assert "Hamiltonian" in analysis.attrs["method"]
     estimates = dirdp.estimate(release, [0.95])
-    assert all("worth" in one for one in estimates.conditions)
+    assert all("effective sample size" in one for one in estimates.conditions)
     for name in ("p_a", "p_b", "p_c"):
         drawn, found = analysis["posterior"][name], estimates.tables[name]
         assert analysis["latent_counts"][name].dims == drawn.dims
