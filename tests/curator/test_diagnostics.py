@@ -437,7 +437,9 @@ def test_another_model_is_refused(hair):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "options", [{}, {"released_draws": 50}, {"adjacency": "add-remove", "n_records": 600}], ids=["one", "many", "private N"]
+    "options",
+    [{}, {"released_draws": 50}, {"adjacency": "add-remove", "n_records": 600}],
+    ids=["one", "many", "private N"],
 )
 def test_a_release_of_noise_is_diagnosed_without_what_needs_a_tempered_posterior(options):
     release = planned_sample(TARGET, hair_model(), mechanism="geometric", **options)
