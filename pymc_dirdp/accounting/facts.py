@@ -12,7 +12,15 @@ from pymc_dirdp.accounting.entries import Entry
 from pymc_dirdp.display import Facts, Line
 from pymc_dirdp.privacy.deployment import Deployment
 from pymc_dirdp.privacy.odds import Odds
-from pymc_dirdp.privacy.people import NOT_PROTECTED, adjacency_by_name, number_of_records, protected_by, secret_of, who
+from pymc_dirdp.privacy.people import (
+    NOT_PROTECTED,
+    TO_CHECK,
+    adjacency_by_name,
+    number_of_records,
+    protected_by,
+    secret_of,
+    who,
+)
 from pymc_dirdp.texts.grammar import library_version
 
 
@@ -37,7 +45,7 @@ def lines_of(balance: Balance, entries: Sequence[Entry], deployment: Deployment 
         "Entries": [*_entries(balance, entries)],
         "Notes": [
             Line("not protected", "; ".join(NOT_PROTECTED), 1),
-            Line("to check it", "pymc_dirdp.verify(ledger), and pymc_dirdp.verify(release) for each file", 1),
+            Line("to check it", f"pymc_dirdp.verify(ledger), and for each file {TO_CHECK}", 1),
             Line("software", f"pymc_dirdp {library_version()}", 1),
             Line("head of the ledger", balance.head, 1),
         ],

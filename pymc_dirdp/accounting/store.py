@@ -240,7 +240,8 @@ class Store:
             raise LedgerError(
                 f"{self.place} cannot be used ({error}), so nothing may be released. See that the file and its folder "
                 "can be written, that the disk has room, and that it is a ledger. Then look at entries(): if the disk "
-                f"failed at the last moment, the entry is there without a release. If it is damaged: {RESTORE}"
+                "failed at the last moment, the entry is there without a release. "
+                f"If the file is damaged, {RESTORE[0].lower()}{RESTORE[1:]}"
             ) from error
 
     def _connect(self) -> sqlite3.Connection:

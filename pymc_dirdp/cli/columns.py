@@ -44,6 +44,9 @@ def check_schema(path: Path, declaration: Declaration) -> None:
     ImportError, OSError
         As for :func:`read_columns`.
     """
+    if path.suffix.lower() in (".xls", ".xlsx", ".ods"):
+        path.open("rb").close()
+        raise ArgumentError(f"{path} is the workbook of a spreadsheet. Save its sheet as CSV.")
     if not _is_parquet(path):
         # Bytes that the encoding does not have may stand in a record, and are no matter of this line.
         try:

@@ -17,6 +17,9 @@ from pymc_dirdp.mechanisms.registry import SETTINGS
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.privacy.people import adjacency_by_name
 
+_DATA = ("counts", "records", "delimiter", "encoding")
+"""The names in [data]."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -203,7 +206,7 @@ def _people(section: object, variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _data(section: object, variables: Mapping[str, Any]) -> dict[str, Any]:
-    data = _known("[data]", _table("data", section), ("counts", "records", "delimiter", "encoding"))
+    data = _known("[data]", _table("data", section), _DATA)
     counts, delimiter, encoding = data.get("counts"), data.get("delimiter", ","), data.get("encoding", "utf-8")
     if counts is not None and (not isinstance(counts, str) or counts in variables):
         raise ArgumentError("Expected counts in [data] to be the name of a column that is no variable.")
@@ -279,8 +282,8 @@ def written(
         A name, `=` and the label that stands for missing and undeclared values.
     separator : str
     **numbers
-        `epsilon` and `delta`, `contribution`, and `unit`, `counts`, `records`, `encoding` and `n_records`, each of
-        which may be None. The last one is what to plan for under add-remove.
+        `epsilon` and `delta`, `contribution`, and `unit`, `counts`, `records`, `delimiter`, `encoding` and `n_records`,
+        each of which may be None. The last one is what to plan for under add-remove.
     """
 
     def listed(typed: str) -> list[str]:
@@ -331,7 +334,7 @@ def _as_toml(sections: Mapping[str, list[str]], numbers: Mapping[str, Any]) -> s
     """The text of a declaration with these sections of variables and tables."""
     epsilon, delta, n_records = numbers["epsilon"], numbers["delta"], numbers.get("n_records")
     kind = ['kind = "PureDP"'] if delta == 0 else ['kind = "ApproxDP"', f"delta = {delta!r}"]
-    known = {name: numbers[name] for name in ("unit", "counts", "records", "encoding") if numbers.get(name) is not None}
+    known = {name: numbers[name] for name in (*_DATA, "unit") if numbers.get(name) is not None}
     people = [f"contribution = {numbers['contribution']}"]
     people += [f"unit = {_quoted(known.pop('unit'))}"] if "unit" in known else []
     # The least error of a prediction would be that of marginals, from which `dirdp analyse` has no intervals.
@@ -340,7 +343,10 @@ def _as_toml(sections: Mapping[str, list[str]], numbers: Mapping[str, Any]) -> s
         options += ['adjacency = "add-remove"', f"n_records = {n_records}"]
     whole = {"guarantee": [*kind, f"epsilon = {epsilon!r}"], "people": people, **sections, "options": options}
     if known:
-        whole["data"] = [f"{name} = {_quoted(value)}" for name, value in known.items()]
+        # A tab is written as \t.
+        whole["data"] = [
+            f"{name} = {json.dumps(value) if name == 'delimiter' else _quoted(value)}" for name, value in known.items()
+        ]
     return "\n".join(line for name, lines in whole.items() for line in (f"[{name}]", *lines, ""))
 
 

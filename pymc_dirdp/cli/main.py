@@ -81,6 +81,9 @@ class _Parser(argparse.ArgumentParser):
         self.exit(WRONG, f"dirdp: {message} (try --help)\n")
 
 
+_FULL = "print five deltas, assumptions, arithmetic and every table, too"
+
+
 def _parser() -> argparse.ArgumentParser:
     codes = "\n".join(f"  {code}  {meaning}" for code, meaning in CODES.items())
     parser = _Parser(
@@ -156,15 +159,22 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--n-records", type=int, metavar="N", help="the number of records to plan for, if their number is private"
     )
+    command.add_argument(
+        "--delimiter",
+        type=lambda typed: typed.replace("\\t", "\t"),
+        help=r"the character between the fields of a CSV file, \t for a tab (,)",
+    )
     command.add_argument("--encoding", help="the encoding of a CSV file (utf-8)")
 
     command = add(check)
     command.add_argument("declaration", type=Path, help="a TOML file")
     command.add_argument("data", type=Path, nargs="?", help="a CSV or Parquet file, of which the names are read")
+    command.add_argument("--full", action="store_true", help=_FULL)
 
     command = add(plan, writes="the plan")
     command.add_argument("declaration", type=Path, help="a TOML file")
     command.add_argument("data", type=Path, nargs="?", help="a CSV or Parquet file; not needed if [data] has records")
+    command.add_argument("--full", action="store_true", help=_FULL)
 
     command = add(release, writes="the release")
     command.add_argument("declaration", type=Path, help="a TOML file")
@@ -174,7 +184,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command = add(report)
     command.add_argument("path", type=Path, help="a release or a plan; or a declaration, for its ledger")
-    command.add_argument("--full", action="store_true", help="five deltas, assumptions, arithmetic, every table")
+    command.add_argument("--full", action="store_true", help=_FULL)
 
     command = add(statement)
     command.add_argument("path", type=Path, help="a release; or a declaration, for all that its ledger holds")
@@ -208,6 +218,11 @@ def init(declaration: Path, *, overwrite: bool, **typed: Any) -> str:
     """Write a declaration from the categories that you type."""
     if typed["records"] is not None and typed["n_records"] is not None:
         raise ArgumentError("Give --records if the number of records is public, or --n-records if it is private.")
+    if typed["unit"] is not None and typed["contribution"] > 1 and typed["n_records"] is None:
+        raise ArgumentError(
+            "Pass --n-records, the number of records to plan for: if more than one record of each "
+            f"{typed['unit']!r} is counted, the number of records depends on who they are, so it is private."
+        )
     text = written(**typed)
     with new_file(declaration, overwrite=overwrite) as aside:
         aside.write_text(text, encoding="utf-8")
@@ -219,7 +234,7 @@ def init(declaration: Path, *, overwrite: bool, **typed: Any) -> str:
     return f"{declaration} is written. Read it, and go on with: dirdp plan {declaration}{data}"
 
 
-def check(declaration: Path, data: Path | None) -> object:
+def check(declaration: Path, data: Path | None, *, full: bool = False) -> object:
     """Check a declaration, its ledger and the names of the columns of the data, and say what a release would cost.
 
     No record is read, and nothing is charged.
@@ -243,7 +258,7 @@ def check(declaration: Path, data: Path | None) -> object:
             chosen = _plan(facts, _made_up(facts, facts.records))
         # Warnings of other libraries are of no use here.
         lines += [("warning", str(one.message)) for one in noted if one.category.__module__ == errors.__name__]
-        answer = dirdp.report(chosen).sections
+        answer = dirdp.report(chosen, full=full).sections
         if budget is not None:
             refuse_unaffordable(chosen, budget)
     state = "none: nothing adds up your releases"
@@ -254,7 +269,7 @@ def check(declaration: Path, data: Path | None) -> object:
     return Report(f"{declaration} is in order", (("", tuple(lines)), *answer))
 
 
-def plan(declaration: Path, data: Path | None, out: Path | None, *, overwrite: bool) -> object:
+def plan(declaration: Path, data: Path | None, out: Path | None, *, overwrite: bool, full: bool = False) -> object:
     """The guarantee and the expected error of a release, before any count is read."""
     facts = declared(declaration)
     if data is not None and facts.ledger is not None:
@@ -269,7 +284,7 @@ def plan(declaration: Path, data: Path | None, out: Path | None, *, overwrite: b
     if out is not None:
         with new_file(out, overwrite=overwrite) as aside:
             dirdp.save(chosen, aside)
-    return dirdp.report(chosen)
+    return dirdp.report(chosen, full=full)
 
 
 def release(

@@ -52,6 +52,7 @@ _WITHOUT = (
     (r"\b[Cc]all plan\(\) again\b", "plan again"),
     (r", or the weights of 0, 1, 2, \.\.\. as an array", ""),
     (r"\bby ledger\.reserve\([^)]*\), or leave using\(\) out", "in Python, or leave --reservation out"),
+    (r"\blook at entries\(\)", "look at the entries that the command ledger prints"),
     (r"\bcall verify\(\) with", "check it by the command ledger and --head, with"),
     (r",? release\.attrs\['ledger_head'\]", ", which its file has in `entry` as number:hash"),
     (r"the labels are of the type str, and True is no 'True'", "the labels are texts"),
@@ -113,10 +114,8 @@ def as_commands(text: str) -> str:
     """A result with its last line, what to do next, as a command."""
     from pymc_dirdp.releases.wording import NEXT  # Help needs no release.
 
-    others = (
-        ("print(dirdp.verify(release).full)", "dirdp verify --full"),
-        ("ledger.remaining()", "dirdp ledger DECLARATION"),
-    )
+    text = re.sub(r"print\(dirdp\.verify\(\w+\)\.full\)", "dirdp verify --full", text)
+    others = (("ledger.remaining()", "dirdp ledger DECLARATION"),)
     for of_python, of_command in (*NEXT.values(), *others):
         text = text.replace(of_python, of_command)
     return text

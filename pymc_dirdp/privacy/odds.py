@@ -99,7 +99,8 @@ def randomness(logs: Iterable[float | None], *, min_probability: float = 1e-12) 
     logs : iterable of float or None
         For each table the logarithm of the probability that all its noise is 0, or None without noise.
     min_probability : float
-        Noise with a smaller probability is reported as none: the logarithm of its complement has no more digits.
+        Smaller probabilities are not reported, neither of noise nor of none: the logarithm of a complement has no more
+        digits, and no reader expects what never happens.
     """
     logs = list(logs)
     log_probabilities = [log for log in logs if log is not None]
@@ -109,6 +110,8 @@ def randomness(logs: Iterable[float | None], *, min_probability: float = 1e-12) 
         least = f"{min_probability:g}"
         return f"All noise is 0 but for a probability below {least}: the numbers rest on the counts themselves."
     # The probability for all tables is at most that of one table.
+    if math.exp(min(log_probabilities)) < min_probability:
+        return "The numbers are noisy on purpose."
     probability = _percent(math.exp(min(log_probabilities)), -math.expm1(min(log_probabilities)))
     return (
         f"The numbers are noisy on purpose: all noise is 0, and they rest on the counts themselves, with a probability "

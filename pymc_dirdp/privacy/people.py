@@ -127,7 +127,11 @@ def number_of_records(relation: Adjacency) -> str:
 
 def bounded_by(label: str, records: int) -> str:
     """The assumption on the number of records of one person in a table."""
-    return f"one {who(label)} holds at most {records} record{'s' * (records > 1)} of a table"
+    bound = f"at most {records} record{'s' * (records > 1)}"
+    if label == "record" or label.startswith("at most "):
+        return f"one {who(label)} holds {bound} of a table"
+    # With a column of units the library counts no more.
+    return f"{bound} of one {who(label)} count{'s' * (records == 1)} in a table"
 
 
 def disjoint_groups(label: str, groups: Iterable[Sequence[str]]) -> str:
@@ -145,6 +149,8 @@ NOT_PROTECTED = (
     "what is published elsewhere about the same people: the losses add up",
 )
 """What no guarantee covers."""
+TO_CHECK = "pymc_dirdp.verify(path), or dirdp verify FILE on a command line, without the data"
+"""How anyone checks the file of a release."""
 
 
 # Contribution bounds: the number of records of one person in a table, and their possible cells.

@@ -15,7 +15,7 @@ from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
 from pymc_dirdp.privacy.deployment import Deployment
 from pymc_dirdp.privacy.odds import Odds, delta_of
-from pymc_dirdp.privacy.people import NOT_PROTECTED, protected_by, secret_of, who
+from pymc_dirdp.privacy.people import NOT_PROTECTED, TO_CHECK, protected_by, secret_of, who
 from pymc_dirdp.releases.choices import curves_of
 from pymc_dirdp.releases.opened import LoadedRelease, ReleasedTable
 from pymc_dirdp.releases.plan_types import PlannedTable
@@ -417,7 +417,7 @@ def _use(stored: LoadedRelease) -> Lines:
     kinds = dict.fromkeys(f"{type(part.mechanism).__name__}: {part.mechanism.summary}" for part in plan.parts)
     how = (
         "pymc_dirdp.estimate(release) gives shares with their errors, and pymc_dirdp.analyse(release) draws from the "
-        "posterior given what was published"
+        "posterior given what was published; dirdp analyse FILE gives shares on a command line"
         + "; do not read a single draw as the truth, nor average over publications"
         * drawn
     )
@@ -430,7 +430,7 @@ def _use(stored: LoadedRelease) -> Lines:
         )
     yield Line("mechanism", "; ".join(kinds), 1)
     yield Line("to compute with it", f"pymc_dirdp.load(path) opens the file; {how}", 1)
-    yield Line("to check it", "pymc_dirdp.verify(release), without the data", 1)
+    yield Line("to check it", TO_CHECK, 1)
     yield Line("software", f"pymc_dirdp {visible(plan.library_version)}", 1)
     yield Line("digest of the plan", plan.digest, 1)
 

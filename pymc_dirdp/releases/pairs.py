@@ -29,7 +29,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.deployment import Deployment
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.odds import Odds, delta_of
-from pymc_dirdp.privacy.people import NOT_PROTECTED, Contribution, bounded_by, protected_by, secret_of, who
+from pymc_dirdp.privacy.people import NOT_PROTECTED, TO_CHECK, Contribution, bounded_by, protected_by, secret_of, who
 from pymc_dirdp.progress import QUIET, Bar
 from pymc_dirdp.releases.choices import PrivateChoice, with_choices
 from pymc_dirdp.releases.claims import Claim
@@ -395,7 +395,7 @@ def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
         "Noise": noise,
         "Use": [
             Line("to compute with it", f"pymc_dirdp.load(path) opens the file; {verb}", 1),
-            Line("to check it", "pymc_dirdp.verify(release), without the data", 1),
+            Line("to check it", TO_CHECK, 1),
             Line("digest of the plan", plan.digest, 1),
             Line("next", following, 0),
         ],

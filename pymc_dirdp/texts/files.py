@@ -71,8 +71,8 @@ def new_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
             path.touch(exist_ok=False)
         except FileExistsError:
             raise FileExistsError(
-                f"{path} exists, and what was released cannot be drawn again. Give another path, or pass "
-                "overwrite=True to replace it."
+                f"{path} exists. Give another path, or pass overwrite=True to replace it. If it is a release, it "
+                "cannot be drawn again."
             ) from None
     try:
         # In a separate folder it has the same name, by whose suffix a function may choose the format.

@@ -168,14 +168,14 @@ def test_the_sum_assumes_what_each_of_its_guarantees_assumes(path):
     assert shown[1].split() == ["number", "recorded", "what", "guarantee"]
     assert shown[-1].removeprefix("assumed: ").split("; ") == [
         "every cell holds at least 5 records (entries 1, 3 to 5)",
-        "one person holds at most 1 record of a table (entry 2)",
-        "one person holds at most 3 records of a table (entries 3 to 5)",
+        "at most 1 record of one person counts in a table (entry 2)",
+        "at most 3 records of one person count in a table (entries 3 to 5)",
         "no person feeds two of (p, q) and (rate) (entries 3 to 5)",
         'a person contributes no more than {"records": 2, "axes": ["each"]} (entry 6)',
         "each release was drawn as it says, once",
     ]
     page = ledger._repr_html_()
-    assert "<p>assumed: every cell holds at least 5 records (entries 1, 3 to 5); one person" in page
+    assert "<p>assumed: every cell holds at least 5 records (entries 1, 3 to 5); at most 1 record" in page
     assert "unit person" in page
 
 

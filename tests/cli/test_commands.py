@@ -69,6 +69,7 @@ def test_a_release_follows_its_plan(alone, run):
     assert "dirdp.analyse(release)" in last
     assert command.split(maxsplit=1)[1] == "dirdp analyse: estimates with credible intervals"
     python, here = "print(dirdp.verify(release).full)", "dirdp verify --full"
+    assert here in run("verify", "plan.json")[1]
     assert str(dirdp.verify(release)).replace(python, here) + "\n" == run("verify", "r.json")[1]
     assert str(dirdp.verify(release).full) + "\n" == run("verify", "--full", "r.json")[1]
     assert str(dirdp.estimate(release).tables.keys()) == "dict_keys(['p_sex', 'p_hair'])"
@@ -208,7 +209,7 @@ def test_no_file_is_replaced_without_overwrite(survey, run, name):
     Path("out").write_text("old", encoding="utf-8")
     code, _, error = run(name, *inputs, "--out", "out")
     assert code == 2
-    assert "out exists, and what was released cannot be drawn again. Give another path, or --overwrite" in error
+    assert "out exists. Give another path, or --overwrite to replace it. If it is a release" in error
     assert run(name, *inputs, "--out", ".")[0] == 2
     assert run(name, *inputs, "--out", "nowhere/out")[0] == 2
     assert Path("out").read_text(encoding="utf-8") == "old"
@@ -252,7 +253,8 @@ def test_a_ledger_is_made_once_and_never_by_itself(budget, run):
     for full in ([], ["--full"]):
         words = str(dirdp.report(ledger, full=bool(full))).replace("ledger.remaining()", "dirdp ledger DECLARATION")
         assert run("report", "survey.toml", *full)[:2] == (0, f"{words}\n")
-    assert run("verify", "survey.toml")[:2] == (0, f"{dirdp.verify(ledger)}\n")
+    words = str(dirdp.verify(ledger)).replace("print(dirdp.verify(ledger).full)", "dirdp verify --full")
+    assert run("verify", "survey.toml")[:2] == (0, f"{words}\n")
     assert run("ledger", "survey.toml", "--head", "1:" + "0" * 64)[0] == 4
     assert run("ledger", "survey.toml", "--head", "what")[0] == 2
 
@@ -844,6 +846,8 @@ def test_any_label_that_is_typed_is_read_again(label, alone, run):
         (["--variable", "sex=a,b,"], "A label of --variable sex=a,b, is empty"),
         (["--variable", "sex=a, ,b"], "is empty"),
         (["--variable", "sex=,a"], "is empty"),
+        (["--variable", "sex=a,b", "--unit", "who", "--contribution", "2"], "Pass --n-records, the number of records"),
+        (["--variable", "sex=a,b", "--delimiter", "tab"], "Expected delimiter in [data] to be one character"),
     ],
 )
 def test_what_is_typed_wrongly_leaves_no_file(extra, said, alone, run):
@@ -851,6 +855,30 @@ def test_what_is_typed_wrongly_leaves_no_file(extra, said, alone, run):
     assert code == 2
     assert said in error
     assert not list(Path.cwd().glob("s.toml*"))
+
+
+@pytest.mark.parametrize("typed", [";", r"\t"])
+def test_a_delimiter_is_typed(typed, alone, run):
+    assert run("init", "s.toml", "--contribution", "1", "--variable", "a=b,c", "--delimiter", typed)[0] == 0
+    assert declared(Path("s.toml")).delimiter == typed.replace(r"\t", "\t")
+
+
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_what_a_plan_says_in_full_is_its_report(command, alone, run):
+    run("plan", "survey.toml", "--out", "plan.json")
+    full = run("report", "plan.json", "--full")[1]
+    assert run(command, "survey.toml", "--full")[1].endswith(full.partition("\n\n")[2])
+
+
+@pytest.mark.parametrize("suffix", ["xls", "xlsx", "ods", "XLSX"])
+def test_a_workbook_is_refused_as_such_before_the_charge(suffix, budget, run):
+    Path(f"book.{suffix}").write_bytes(b"PK\x03\x04")
+    run("ledger", "survey.toml", "--new")
+    for command in (["check"], ["release", "--out", "r.json"]):
+        code, _, error = run(command[0], "survey.toml", f"book.{suffix}", *command[1:])
+        assert code == 2
+        assert "is the workbook of a spreadsheet. Save its sheet as CSV." in error
+    assert "epsilon: 0 of" in run("ledger", "survey.toml")[1]
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3])

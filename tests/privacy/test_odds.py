@@ -127,5 +127,7 @@ def test_numbers_are_called_noisy_by_how_often_they_are_the_counts():
         assert true <= said <= true * 1.011 or said == pytest.approx(true, abs=2e-3)
         assert said >= true
     assert "All noise is 0" in randomness([noise(80.0).log_no_noise])
+    # What never happens is not said: a release of 100 cells once stated a probability of 4e-124 %.
+    assert randomness([100 * wide.log_no_noise]) == "The numbers are noisy on purpose."
     # One table with noise is enough, for numbers that are noisy.
     assert "noisy on purpose" in randomness([noise(80.0).log_no_noise, wide.log_no_noise])

@@ -273,7 +273,7 @@ def test_a_ledger_of_releases_is_stated_with_what_it_assumes_and_reserves():
     assert lines["guarantee"].startswith(str(TARGET))
     assert lines["published"].endswith("and 3 more")
     assert lines["reserved"].startswith("the next quarter")
-    assert "one person holds at most 3 records of a table" in lines["assumed"]
+    assert "at most 3 records of one person count in a table" in lines["assumed"]
     assert "whether the records of one person are in the data" in found.paragraph
     assert (entry["epsilon"], entry["delta"], entry["digest"]) == (1.0, 1e-6, ledger.head)
     assert "<b>" not in str(found) + found._repr_html_()
