@@ -1,11 +1,10 @@
-"""What replaces the observed variables of a private model: noisy tables as PyMC distributions.
+"""Noisy tables as PyMC distributions, which replace the observed variables in a private model.
 
-So they are ordinary observed variables. Each draws counts from PyMC's own distributions and adds the noise of the
-mechanism itself, and has the log-probability of noisy counts, in which the counts are summed out. All that a
-log-probability depends on are its inputs, so PyTensor finds what it has compiled before.
+They are ordinary observed variables. Each of them draws counts from PyMC's distributions and adds the noise of the
+mechanism. Its log-probability is that of the noisy counts, with the counts summed out. All its parameters are inputs
+of the graph, so PyTensor can reuse compiled code.
 
-They can be made before anything is published. So nothing that is wrong with a model is found only after a ledger was
-charged.
+They can be created before anything is published, so errors in a model are raised before a ledger is charged.
 """
 
 import math
@@ -45,111 +44,111 @@ from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 
 
 def with_terms(
-    found: ParsedModel,
-    chosen: Plan,
+    parsed: ParsedModel,
+    plan: Plan,
     n_prior: float | Mapping[str, float] | None,
     noisy: Mapping[str, Array] | None = None,
     *,
-    beside: pm.Model | None = None,
-    ending: str = "",
+    base: pm.Model | None = None,
+    suffix: str = "",
 ) -> pm.Model:
-    """The free variables of a model with the likelihood of a release that keeps to a plan.
+    """The free variables of a model, with the likelihood of a release that was drawn from a plan.
 
     Parameters
     ----------
-    found : ParsedModel
-    chosen : Plan
-        Of the tables of the model, or of those of a release.
+    parsed : ParsedModel
+    plan : Plan
+        The plan of the model's tables, or that of a release.
     n_prior
         As for :func:`pymc_dirdp.private_model`.
     noisy : mapping of str to array, optional
-        What was published of each table. Without it noisy counts are made up.
-    beside : pymc.Model, optional
+        The published noisy counts of each table. By default they are zeros.
+    base : pymc.Model, optional
         A private model with the same free variables, to which the tables are added.
-    ending : str, default ""
-        Of the names of all variables and dims that are added.
+    suffix : str, default ""
+        The end of the names of all new variables and dims.
 
     Raises
     ------
     ReleaseError
-        If the plan, or what was published, is not for these tables.
+        If the plan or the noisy counts are not those of these tables.
     ArgumentError
-        If `n_prior` is no positive number, or the free variables are others.
+        If `n_prior` is not a positive number, or the free variables differ.
     """
-    parts = {part.table.name: part for part in chosen.parts}
-    if set(parts) != {one.name for one in found.outcomes}:
+    parts = {part.table.name: part for part in plan.parts}
+    if set(parts) != {outcomes.name for outcomes in parsed.outcomes}:
         raise ReleaseError(
             f"The release has the tables {', '.join(sorted(parts))}, and the model observes "
-            f"{', '.join(one.name for one in found.outcomes)}. Take the model that was released."
+            f"{', '.join(outcomes.name for outcomes in parsed.outcomes)}. Pass the model that was released."
         )
-    if beside is None:
-        public = public_data(found.model, found.secret, found.dims, found.options)
-        deterministics = public_deterministics(found.model, found.free, found.dims, public)
-        private = without_data(found.model, found.free, deterministics)
+    if base is None:
+        public = public_data(parsed.model, parsed.secret, parsed.dims, parsed.options)
+        deterministics = public_deterministics(parsed.model, parsed.free, parsed.dims, public)
+        private = without_data(parsed.model, parsed.free, deterministics)
     else:
-        _refuse_other_variables(found, beside)
-        private = beside
+        _refuse_other_variables(parsed, base)
+        private = base
     published = {name: None if noisy is None else np.asarray(noisy[name], dtype=np.float64) for name in parts}
-    together = {part.table.name for group in chosen.together for part in group}
+    joint_names = {part.table.name for group in plan.together for part in group}
     with private:
-        for outcomes in found.outcomes:
+        for outcomes in parsed.outcomes:
             name = outcomes.name
             part = parts[name]
-            if name not in together:
-                outcomes = _on_rows_of(part, outcomes)
-            laid, coords = layout_of(outcomes, found), part.table.coords
-            labels = tuple(tuple(map(str, coords[dim] or ())) for dim in laid.dims if dim in coords)
-            if part.table.dims != laid.dims or labels != laid.labels or not has_likelihood(part):
+            if name not in joint_names:
+                outcomes = _match_released_rows(part, outcomes)
+            layout, coords = layout_of(outcomes, parsed), part.table.coords
+            labels = tuple(tuple(map(str, coords[dim] or ())) for dim in layout.dims if dim in coords)
+            if part.table.dims != layout.dims or labels != layout.labels or not has_likelihood(part):
                 raise ReleaseError(
                     f"The table {name!r} of the release has other rows or outcomes than the model. Pass public, "
                     "levels, counts, support and unit as for the release, with the public covariates of all its "
                     "records."
                 )
-            given = n_prior.get(name) if isinstance(n_prior, Mapping) else n_prior
-            most = None if given is None else positive(n_prior=given)
+            largest = n_prior.get(name) if isinstance(n_prior, Mapping) else n_prior
+            limit = None if largest is None else positive(n_prior=largest)
             if outcomes.kind == "counts":
-                _observe_numbers(outcomes, found, part, published[name], ending)
-            elif name not in together:
-                _observe_rows(replace(outcomes, name=_new(f"{name}{ending}")), found, part, published[name], most)
-        for group in chosen.together:
-            log_p = [one.log_p for part in group for one in found.outcomes if one.name == part.table.name]
-            name = _new("_".join(part.table.name for part in group) + ending)
-            _observe_joint([_in_model(logs, found.inputs) for logs in log_p], group, published, name)
-    check_nothing_left(private, found.secret, (), found.dims)
+                _observe_numbers(outcomes, parsed, part, published[name], suffix)
+            elif name not in joint_names:
+                renamed = replace(outcomes, name=_unused_name(f"{name}{suffix}"))
+                _observe_rows(renamed, parsed, part, published[name], limit)
+        for group in plan.together:
+            log_p = [item.log_p for part in group for item in parsed.outcomes if item.name == part.table.name]
+            name = _unused_name("_".join(part.table.name for part in group) + suffix)
+            _observe_joint([_in_model(logs, parsed.inputs) for logs in log_p], group, published, name)
+    check_nothing_left(private, parsed.secret, (), parsed.dims)
     return private
 
 
-def _on_rows_of(part: PlannedTable, outcomes: Outcomes) -> Outcomes:
-    """The outcomes on the rows of a released table, which may have covariates that the model does not read.
+def _match_released_rows(part: PlannedTable, outcomes: Outcomes) -> Outcomes:
+    """The outcomes on the rows of a released table, which may have covariates that the model does not use.
 
-    Records in rows that differ in such covariates alone have the same log-probabilities. So models with and without a
-    covariate have likelihoods of the same release and can be compared. Rows that match no row of the model are left to
-    the caller to refuse.
+    Rows that differ only in such covariates have the same log-probabilities, so models with and without a covariate
+    have likelihoods of the same release and can be compared. The caller refuses rows that match no row of the model.
     """
     name, coords, dims = outcomes.name, part.table.coords, part.table.dims
     if outcomes.kind != "records":
         return outcomes
     if dims == (f"{name}_cell",):
         cells = map(str, coords[f"{name}_cell"] or ())
-        released, has_totals = tuple(dict.fromkeys(cell.rpartition(" | ")[0] for cell in cells)), False
+        released_rows, has_totals = tuple(dict.fromkeys(cell.rpartition(" | ")[0] for cell in cells)), False
     elif dims == (f"{name}_row", f"{name}_outcome"):
-        released, has_totals = tuple(map(str, coords[f"{name}_row"] or ())), True
+        released_rows, has_totals = tuple(map(str, coords[f"{name}_row"] or ())), True
     else:
         return outcomes
-    # A model without covariates has one row, 0, which is part of every row.
-    own = [frozenset[str]() if row == 0 else frozenset(str(row).split("; ")) for row in outcomes.rows]
-    places = [[k for k, values in enumerate(own) if values <= set(row.split("; "))] for row in released]
-    if released == tuple(map(str, outcomes.rows)) or any(len(found) != 1 for found in places):
+    # A model without covariates has the single row 0, which matches every row.
+    covariates = [frozenset[str]() if row == 0 else frozenset(str(row).split("; ")) for row in outcomes.rows]
+    places = [[k for k, values in enumerate(covariates) if values <= set(row.split("; "))] for row in released_rows]
+    if released_rows == tuple(map(str, outcomes.rows)) or any(len(rows) != 1 for rows in places):
         return outcomes
     log_p: Any = outcomes.log_p
-    totals = (0,) * len(released) if has_totals else None
-    return replace(outcomes, rows=released, log_p=log_p[[found[0] for found in places]], totals=totals)
+    totals = (0,) * len(released_rows) if has_totals else None
+    return replace(outcomes, rows=released_rows, log_p=log_p[[rows[0] for rows in places]], totals=totals)
 
 
-def _refuse_other_variables(found: ParsedModel, private: pm.Model) -> None:
-    """Refuse a model whose free variables are not those of a private model, by their names and shapes."""
+def _refuse_other_variables(parsed: ParsedModel, private: pm.Model) -> None:
+    """Refuse a model whose free variables differ from those of a private model in their names or shapes."""
     shapes = {str(rv.name): rv.type.shape for rv in private.free_RVs}
-    for rv in found.free:
+    for rv in parsed.free:
         if shapes.get(str(rv.name)) != rv.type.shape:
             raise ArgumentError(
                 f"{rv.name!r} is no free variable of the same shape in the models of all releases. Give all of them "
@@ -157,7 +156,7 @@ def _refuse_other_variables(found: ParsedModel, private: pm.Model) -> None:
             )
 
 
-def _new(name: str) -> str:
+def _unused_name(name: str) -> str:
     """A name that the private model has not used."""
     if name in pm.modelcontext(None).named_vars:
         raise ArgumentError(f"{name!r} is a variable of the model, and the private model needs the name. Rename it.")
@@ -165,9 +164,9 @@ def _new(name: str) -> str:
 
 
 def _in_model(graph: Any, inputs: Inputs, *published: Node) -> Any:
-    """A function of the inputs, or of the free variables, as one of the free variables of the private model.
+    """A graph of the inputs or the free variables, with the free variables of the private model in their place.
 
-    Public data become constants, so that nothing that happens to the original model changes the copy.
+    Public data become constants, so that changes of the original model do not affect the copy.
     """
     places: dict[Node, Node] = {}
     for rv, place in inputs.by_variable.items():
@@ -175,7 +174,7 @@ def _in_model(graph: Any, inputs: Inputs, *published: Node) -> Any:
     for node in ancestors([graph], blockers=list(places)):
         is_random_state = isinstance(node.type, RandomType)
         if isinstance(node, SharedVariable) and node not in published and not is_random_state:
-            # The same memory, so that what looks for data that are left behind still finds them.
+            # Not a copy, so that a search for private data in the model still recognizes them.
             places[node] = pt.constant(node.get_value(borrow=True))
     return graph_replace([graph], places, strict=False)[0]
 
@@ -183,38 +182,38 @@ def _in_model(graph: Any, inputs: Inputs, *published: Node) -> Any:
 # The distributions.
 
 
-def _stored(values: Any, name: str, shape: tuple[int | None, ...] | None = None) -> Any:
-    """An array that PyTensor does not compile into a function."""
+def _as_shared(values: Any, name: str, shape: tuple[int | None, ...] | None = None) -> Any:
+    """A shared variable, which PyTensor does not compile into a function."""
     make: Any = shared
     return make(np.asarray(values), shape=np.shape(values) if shape is None else shape, name=name)
 
 
-def _with_noise(counts: Callable[..., Any], measured: NoisyMarginal, shape: tuple[int, ...]) -> Callable[..., Any]:
-    """The `dist` of a :class:`pymc.CustomDist`: random counts of a table, with the noise of its mechanism."""
+def _with_noise(counts: Callable[..., Any], marginal: NoisyMarginal, shape: tuple[int, ...]) -> Callable[..., Any]:
+    """The `dist` of a :class:`pymc.CustomDist`, which draws the counts of a table and adds the noise."""
 
     def noisy(*parameters: Any) -> Any:
-        noise: Any = _NoiseVariable(measured)
-        # A call of the operation itself differs between versions of PyTensor.
-        _, drawn = noise.make_node(shared(np.random.default_rng()), None, pt.zeros(math.prod(shape))).outputs
-        return counts(*parameters) + drawn.reshape(shape)
+        noise: Any = _NoiseVariable(marginal)
+        # Calling the operation itself differs between versions of PyTensor.
+        _, noise_draws = noise.make_node(shared(np.random.default_rng()), None, pt.zeros(math.prod(shape))).outputs
+        return counts(*parameters) + noise_draws.reshape(shape)
 
     return noisy
 
 
 def _observed(noisy: Array | None, name: str, shape: tuple[int, ...]) -> Any:
-    """Noisy counts as PyMC's discrete variables are, cut where there are no 64-bit integers; zeros without any."""
+    """Noisy counts as 64-bit integers, which are clipped to their range. They are zeros if nothing was published."""
     values = np.zeros(shape) if noisy is None else np.rint(noisy).ravel()[: math.prod(shape)].reshape(shape)
-    return _stored(np.clip(values, -(2.0**62), 2.0**62).astype(np.int64), f"{name}_noisy")
+    return _as_shared(np.clip(values, -(2.0**62), 2.0**62).astype(np.int64), f"{name}_noisy")
 
 
 def _multinomial(log_p: Any, n: Any, size: Any = None) -> Any:
-    """Counts, also where a prior draws no proper shares, such as cut points without order, with which PyMC draws on."""
+    """Multinomial counts, also if a prior draws invalid shares, such as those of unordered cut points."""
     p = pt.maximum(pt.switch(pt.isnan(log_p), 0.0, pt.exp(log_p)), 1e-300)
     return pm.Multinomial.dist(n, p / p.sum(axis=-1, keepdims=True), size=size)
 
 
 def _counts_of_rows(log_weights: Any, *others: Any) -> Any:
-    """Counts of rows with public totals, which are the next input, or Poisson counts; the last input is a size."""
+    """Counts of rows with public totals, which are the second input, or Poisson counts. The last input is a size."""
     return _multinomial(log_weights, others[0], others[-1]) if len(others) > 2 else pm.Poisson.dist(pt.exp(log_weights))
 
 
@@ -224,126 +223,126 @@ def _logp_of_rows(value: Any, log_weights: Any, *others: Any) -> Any:
     Parameters
     ----------
     value, log_weights : TensorVariable, shape (..., k)
-        The noisy counts, and the logarithms of the shares of cells, or of their expected counts.
+        The noisy counts, and the logarithms of the shares or of the expected counts of cells.
     *others : TensorVariable
-        The numbers of a `CellNoise` where totals are private. Otherwise the totals, these numbers, and
-        :func:`pair_terms` of the noisy counts that were published, which changes no value; it has no entries where
-        there are none, and is no use for other noisy counts.
+        The numbers of a `CellNoise` if totals are private. Otherwise the totals, these numbers, and the cached
+        :func:`pair_terms` of the published noisy counts, which are empty if there are none. They are valid only for
+        these noisy counts, and do not change the result.
     """
     rows = [array.reshape((-1, value.shape[-1])).astype("float64") for array in (log_weights, value)]
     n, noise, terms = others if len(others) > 1 else (np.empty(0, dtype=np.int64), *others, None)
-    totals, listed = n.ravel().astype("int64"), np.empty((0, 0, 0))
+    totals, row_terms = n.ravel().astype("int64"), np.empty((0, 0, 0))
     if terms is not None and terms.type.shape[-1]:
-        listed = terms.reshape((totals.shape[0], 1, terms.shape[-1]))
-    logs = rows_logp(NoisyRows, *rows, noise, listed, totals).reshape(value.shape[:-1], ndim=value.ndim - 1)
+        row_terms = terms.reshape((totals.shape[0], 1, terms.shape[-1]))
+    logs = rows_logp(NoisyRows, *rows, noise, row_terms, totals).reshape(value.shape[:-1], ndim=value.ndim - 1)
     return logs - pt.exp(log_weights).sum(axis=-1) if terms is None else logs
 
 
 # The observed variables.
 
 
-def _measured(part: PlannedTable) -> NoisyMarginal:
-    """The counts of a table, and the noise of their mechanism."""
+def _noisy_marginal(part: PlannedTable) -> NoisyMarginal:
+    """The axes and the shape of a noisy table, and the noise of its mechanism."""
     mechanism: Any = part.mechanism
     marginal: NoisyMarginal = mechanism.noisy_marginals[0]
     return marginal
 
 
 class _NoiseVariable(RandomVariable):
-    """The noise of a mechanism on a table, of as many cells as the input has.
+    """The noise of a mechanism on a table with as many cells as the input.
 
     Parameters
     ----------
-    measured : NoisyMarginal
-        The table and its noise. PyTensor makes operations again from their properties, so it is one.
+    marginal : NoisyMarginal
+        The table and its noise. It is a property, because PyTensor rebuilds operations from their properties.
     """
 
     name = "noise"
     signature = "(k)->(k)"
     dtype = "int64"
     _print_name = ("Noise", "\\operatorname{Noise}")
-    __props__: Any = (*RandomVariable.__props__, "measured")
+    __props__: Any = (*RandomVariable.__props__, "marginal")
 
-    def __init__(self, measured: NoisyMarginal, **options: Any) -> None:
+    def __init__(self, marginal: NoisyMarginal, **options: Any) -> None:
         super().__init__(**options)
-        self.measured = measured
+        self.marginal = marginal
 
     @override
     def rng_fn(self, rng: np.random.Generator, zeros: Array, size: Any) -> Integers:
         lead = zeros.shape[:-1] if size is None else tuple(size)
-        noise = np.reshape(self.measured.noise_for(lead, rng), (*lead, self.measured.size))
+        noise = np.reshape(self.marginal.noise_for(lead, rng), (*lead, self.marginal.size))
         return np.rint(noise[..., : zeros.shape[-1]]).astype(np.int64)
 
 
 @numba_core_rv_funcify.register(_NoiseVariable)
-def _drawn_by_python(op: _NoiseVariable, node: Any) -> Any:
-    """Numba calls Python. It says so at each compilation, and there is nothing that anybody should do about it."""
+def _draw_in_python(op: _NoiseVariable, node: Any) -> Any:
+    """Let Numba call Python. Its warning at each compilation is ignored, because you need not act on it."""
     warnings.filterwarnings("ignore", f"Numba will use object mode to run {type(op).__name__}", UserWarning)
     raise NotImplementedError("The noise of a whole table is drawn at once, by Python.")
 
 
 def _observe_numbers(
-    found: Outcomes, read: ParsedModel, part: PlannedTable, noisy: Array | None, ending: str, *, unlikely: float = 45.0
+    outcomes: Outcomes, parsed: ParsedModel, part: PlannedTable, noisy: Array | None, suffix: str, *, cut: float = 45.0
 ) -> None:
-    """Observe noisy observations, each of them a number of people.
+    """Observe noisy numbers of people.
 
-    Noise of a probability of `exp(-unlikely)` beside that of none is left out of the sums.
+    The sums leave out noise that is less likely than no noise by a factor of more than `exp(cut)`.
     """
-    assert found.value is not None
-    inputs, model, noise = read.inputs, pm.modelcontext(None), part.mechanism.cell_noise
+    assert outcomes.value is not None
+    inputs, model, noise = parsed.inputs, pm.modelcontext(None), part.mechanism.cell_noise
     assert noise is not None
-    value, size = found.value, len(found.labels)
-    grid, logs = (_stored(np.zeros((1, size)), f"{found.name}_{what}", (None, size)) for what in ("numbers", "noise"))
+    name, value, size = outcomes.name, outcomes.value, len(outcomes.labels)
+    grid, logs = (_as_shared(np.zeros((1, size)), f"{name}_{what}", (None, size)) for what in ("numbers", "noise"))
     shape = tuple(value.type.shape)
-    numbers: Any = vectorize_graph(found.log_p, {value: grid.reshape((-1, *shape)).astype(value.type.dtype)})
+    numbers: Any = vectorize_graph(outcomes.log_p, {value: grid.reshape((-1, *shape)).astype(value.type.dtype)})
     log_numbers = numbers.reshape((-1, size))
     if noisy is not None:
-        shown = noisy.ravel()[:size]
-        reach = unlikely / noise.slope if not noise.is_normal else math.sqrt(unlikely / noise.slope)
-        low, high = np.maximum(np.floor(shown - reach), 0), np.ceil(np.maximum(shown, 0) + reach)
-        # Numbers of people from 0 on are all summed over if they are fewer than this.
+        noisy_counts = noisy.ravel()[:size]
+        reach = cut / noise.slope if not noise.is_normal else math.sqrt(cut / noise.slope)
+        low, high = np.maximum(np.floor(noisy_counts - reach), 0), np.ceil(np.maximum(noisy_counts, 0) + reach)
+        # The sums start at 0 if that adds fewer than 300 numbers of people.
         low[low < 300] = 0
         counts = low + np.arange(int((high - low).max()) + 1, dtype=np.float64)[:, None]
-        chances = np.where(counts <= high, noise.log_noise(shown - counts), -np.inf)
+        chances = np.where(counts <= high, noise.log_noise(noisy_counts - counts), -np.inf)
         at_points = inputs.at_points(log_numbers, (grid, counts))
-        possible = np.any([np.isfinite(one) for one in at_points], axis=0) & np.isfinite(chances)
-        if not possible.any(axis=0).all():
+        is_possible = np.any(list(map(np.isfinite, at_points)), axis=0) & np.isfinite(chances)
+        if not is_possible.any(axis=0).all():
             raise ReleaseError(
-                f"The release does not belong to this model, in which no value of {found.name!r} is near its noisy "
-                "count. Take the model that was released."
+                f"The release does not belong to this model, in which no value of {name!r} is near its noisy "
+                "count. Pass the model that was released."
             )
-        # A number that the model cannot have stands for one that it can, with a probability of 0. So no gradient is
-        # taken where a log-probability has none.
-        first = np.take_along_axis(counts, possible.argmax(axis=0)[None], axis=0)
-        grid.set_value(np.where(possible, counts, first))
-        logs.set_value(np.where(possible, chances, -np.inf))
-    dims = read.model.named_vars_to_dims.get(found.name)
-    called = dims and tuple(dim and f"{dim}{ending}" for dim in dims)
-    for dim, new in zip(dims or (), called or (), strict=True):
-        if dim is not None and new not in model.coords:
-            model.add_coord(new, read.model.coords.get(dim), length=int(read.model.dim_lengths[dim].eval()))
+        # Impossible numbers are replaced by a possible one with a probability of 0, because log-probabilities have no
+        # gradient at impossible numbers.
+        first = np.take_along_axis(counts, is_possible.argmax(axis=0)[None], axis=0)
+        grid.set_value(np.where(is_possible, counts, first))
+        logs.set_value(np.where(is_possible, chances, -np.inf))
+    dims = parsed.model.named_vars_to_dims.get(name)
+    new_dims = dims and tuple(dim and f"{dim}{suffix}" for dim in dims)
+    for dim, new_dim in zip(dims or (), new_dims or (), strict=True):
+        if dim is not None and new_dim not in model.coords:
+            model.add_coord(new_dim, parsed.model.coords.get(dim), length=int(parsed.model.dim_lengths[dim].eval()))
     free = [model[str(rv.name)] for rv in inputs.by_variable]
     math_of_graphs: Any = pt
-    without_noise = _in_model(read.model[found.name], inputs)
+    without_noise = _in_model(parsed.model[name], inputs)
     log_p = math_of_graphs.logsumexp(_in_model(log_numbers, inputs, grid) + logs, axis=0)
 
     def people(*parameters: Any) -> Any:
         return graph_replace([without_noise], dict(zip(free, parameters, strict=False)), strict=False)[0]
 
     def logp(value: Any, *parameters: Any) -> Any:
-        known: Any = graph_replace([log_p], dict(zip([*free, grid, logs], parameters, strict=True)), strict=False)[0]
-        return known.reshape(shape)
+        total: Any = graph_replace([log_p], dict(zip([*free, grid, logs], parameters, strict=True)), strict=False)[0]
+        return total.reshape(shape)
 
     pm.CustomDist(
-        _new(f"{found.name}{ending}"),
+        _unused_name(f"{name}{suffix}"),
         *free,
         grid,
         logs,
-        dist=_with_noise(people, _measured(part), shape),
+        dist=_with_noise(people, _noisy_marginal(part), shape),
         logp=logp,
         signature=safe_signature([variable.type.ndim for variable in (*free, grid, logs)], [len(shape)]),
-        observed=_observed(noisy, found.name, shape),
-        dims=called,
+        observed=_observed(noisy, name, shape),
+        dims=new_dims,
         class_name="NoisyNumbers",
     )
 
@@ -351,18 +350,18 @@ def _observe_numbers(
 def _observe_joint(
     log_p: Sequence[Any], parts: Sequence[PlannedTable], noisy: Mapping[str, Array | None], name: str
 ) -> None:
-    """Observe the noisy counts of tables that share a noise, side by side."""
+    """Observe the noisy counts of tables that share their noise, concatenated."""
     noise = parts[0].mechanism.shared_noise
     assert noise is not None
-    seen = [part.mechanism.joint_rows(np.zeros(part.table.shape)) for part in parts]
-    blocks = [block for rows in seen if rows is not None for block in rows.blocks]
+    rows_by_part = [part.mechanism.joint_rows(np.zeros(part.table.shape)) for part in parts]
+    blocks = [block for rows in rows_by_part if rows is not None for block in rows.blocks]
     rows = JointRows.of(blocks, noise.radius_log_weights, published=False)
-    published = [values for part in parts if (values := noisy[part.table.name]) is not None]
-    for part, values, most in zip(parts, published, rows.limits.max(axis=1).tolist(), strict=False):
-        if values.sum() != part.n_records or np.maximum(-values, 0).sum() > most:
+    noisy_values = [values for part in parts if (values := noisy[part.table.name]) is not None]
+    for part, values, bound in zip(parts, noisy_values, rows.limits.max(axis=1).tolist(), strict=False):
+        if values.sum() != part.n_records or np.maximum(-values, 0).sum() > bound:
             raise ReleaseError(
                 f"The release does not belong to this plan: the noisy counts of {part.table.name!r} do not add up "
-                f"to {part.n_records} records, or some are below -{most}. Ask its publisher for the file again."
+                f"to {part.n_records} records, or some are below -{bound}. Ask its publisher for the file again."
             )
     dim, shape = f"{name}_cell", (int(rows.cells.sum()),)
     labels = [
@@ -389,51 +388,51 @@ def _observe_joint(
         dist=_with_noise(counts, NoisyMarginal((0,), shape, noise), shape),
         logp=logp,
         signature="(k),(t),(t),(m,r),(r)->(k)",
-        observed=_observed(np.concatenate(published) if published else None, name, shape),
+        observed=_observed(np.concatenate(noisy_values) if noisy_values else None, name, shape),
         dims=(dim,),
         class_name="JointCounts",
     )
 
 
 def _observe_rows(
-    outcomes: Outcomes, found: ParsedModel, part: PlannedTable, noisy: Array | None, most: float | None
+    outcomes: Outcomes, parsed: ParsedModel, part: PlannedTable, noisy: Array | None, limit: float | None
 ) -> None:
-    """Observe the noisy table of an observed variable. New free variables are added to the model."""
-    private, name, laid = pm.modelcontext(None), outcomes.name, layout_of(outcomes, found)
+    """Observe the noisy table of an observed variable. Private row sizes are added as free variables."""
+    private, name, layout = pm.modelcontext(None), outcomes.name, layout_of(outcomes, parsed)
     noise, rows, cells = part.mechanism.cell_noise, len(outcomes.rows), len(outcomes.labels)
     assert noise is not None
-    for dim, labels in zip(laid.dims, laid.labels, strict=True):
+    for dim, labels in zip(layout.dims, layout.labels, strict=True):
         private.add_coord(dim, labels)
-    observed = _observed(noisy, name, laid.shape)
+    observed = _observed(noisy, name, layout.shape)
     values = observed.get_value().astype(np.float64)
-    log_weights = _in_model(outcomes.log_p, found.inputs)
-    if not laid.rows_are_public:
+    log_weights = _in_model(outcomes.log_p, parsed.inputs)
+    if not layout.rows_are_public:
         dims = (f"{name}_row",) if rows > 1 else None
         if dims and dims[0] not in private.coords:
             private.add_coord(dims[0], tuple(map(str, outcomes.rows)))
-        if found.options.records_are_public:
-            of_rows: Any = pm.Dirichlet(_new(f"{name}_shares"), np.ones(rows), dims=dims)
+        if parsed.options.records_are_public:
+            row_sizes: Any = pm.Dirichlet(_unused_name(f"{name}_shares"), np.ones(rows), dims=dims)
         else:
-            if most is None:
-                most = 10 * float(values.reshape(rows, cells).sum(axis=1).max(initial=1.0)) + 20 * noise.sd * cells
-            upper, shape = _stored(np.asarray(most), f"{name}_most"), None if dims else (rows,)
-            of_rows = pm.Uniform(_new(f"{name}_expected"), 0, upper, shape=shape, dims=dims)
-        log_weights = pt.log(of_rows)[:, None] + log_weights
-    inputs = [log_weights.reshape(laid.shape), noise.numbers]
-    public = found.options.records_are_public
-    if public:
-        totals = np.array(part.totals or (part.n_records or 0,), dtype=np.int64).reshape(laid.shape[:-1])
+            if limit is None:
+                limit = 10 * float(values.reshape(rows, cells).sum(axis=1).max(initial=1.0)) + 20 * noise.sd * cells
+            upper, shape = _as_shared(np.asarray(limit), f"{name}_most"), None if dims else (rows,)
+            row_sizes = pm.Uniform(_unused_name(f"{name}_expected"), 0, upper, shape=shape, dims=dims)
+        log_weights = pt.log(row_sizes)[:, None] + log_weights
+    inputs = [log_weights.reshape(layout.shape), noise.numbers]
+    is_public = parsed.options.records_are_public
+    if is_public:
+        totals = np.array(part.totals or (part.n_records or 0,), dtype=np.int64).reshape(layout.shape[:-1])
         pairs = values.reshape(totals.size, -1)
         terms = pair_terms(pairs, noise.numbers, totals.ravel()) if pairs.shape[1] == 2 else np.empty((totals.size, 0))
-        terms = _stored(terms.reshape((*totals.shape, terms.shape[-1])), f"{name}_terms")
+        terms = _as_shared(terms.reshape((*totals.shape, terms.shape[-1])), f"{name}_terms")
         inputs = [inputs[0], totals, noise.numbers, terms]
     pm.CustomDist(
         name,
         *inputs,
-        dist=_with_noise(_counts_of_rows, _measured(part), laid.shape),
+        dist=_with_noise(_counts_of_rows, _noisy_marginal(part), layout.shape),
         logp=_logp_of_rows,
-        signature="(k),(),(c),(l)->(k)" if public else "(k),(c)->(k)",
+        signature="(k),(),(c),(l)->(k)" if is_public else "(k),(c)->(k)",
         observed=observed,
-        dims=laid.dims,
-        class_name="NoisyCounts" if public else "NoisyPoisson",
+        dims=layout.dims,
+        class_name="NoisyCounts" if is_public else "NoisyPoisson",
     )

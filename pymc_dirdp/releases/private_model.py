@@ -195,7 +195,7 @@ def _of_releases(
         call = "releases" if name else "release"
         found = read_model_or_ask(own, said, f"dirdp.private_model({call}, model", plans=False)
         ending = f"_{name}" if name else ""
-        private = with_terms(found, stored.plan, n_prior, _noisy_counts(stored), beside=private, ending=ending)
+        private = with_terms(found, stored.plan, n_prior, _noisy_counts(stored), base=private, suffix=ending)
         trees[name] = tree
         identities.add(stored.release.identity)
         if len(trees) == 1:
