@@ -460,7 +460,7 @@ def _read_plan(path: Path, facts: Declaration) -> "Plan":
     given = dirdp.load(path)
     if not isinstance(given, Plan):
         raise ArgumentError(f"{path} holds no plan; the command plan writes one.")
-    theirs = given.guarantee, given.adjacency, given.stated.contribution, given.stated.counted
+    theirs = given.guarantee, given.adjacency, given.unit_options.contribution, given.unit_options.counted
     if theirs != (facts.guarantee, facts.adjacency, facts.contribution, facts.unit):
         raise ArgumentError(
             "The plan differs from the declaration in its guarantee, adjacency, contribution or unit. Plan again from "

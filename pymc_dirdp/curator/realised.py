@@ -134,7 +134,7 @@ def errors_of(
         fresh = fresh_estimates(
             distribution,
             table.mechanism,
-            public=stored.plan.reading.n_records_is_public,
+            public=stored.plan.privacy_unit.n_records_is_public,
             totals=table.totals,
             draws=table.mechanism.output_kind.releases_for(stored.plan.released_draws),
             rng=rng,
@@ -210,7 +210,7 @@ def planned_numbers(release: Published) -> dict[str, int] | None:
     Of tables whose draw is the release; noise shows their number itself.
     """
     stored = open_release(release)
-    if stored.plan.reading.n_records_is_public:
+    if stored.plan.privacy_unit.n_records_is_public:
         return None
     tempered = {name: table for name, table in stored.tables.items() if table.mechanism.tempered is not None}
     return {name: 2 * n for name, table in tempered.items() if (n := table.part.n_records) is not None}

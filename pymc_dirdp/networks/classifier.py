@@ -229,7 +229,7 @@ class Classifier:
         calibrates = _measures_features(planned)
         if not calibrates:
             planned = planned_for(guarantee, Marginals(measure="variables") if mechanism == "auto" else mechanism)
-        if planned.publishing(Draws) and not planned.reading.n_records_is_public:
+        if planned.publishing(Draws) and not planned.privacy_unit.n_records_is_public:
             raise ArgumentError(
                 "Use mechanism='auto' or other noise on counts: draws alone predict nothing where the number of "
                 "records is private."

@@ -270,7 +270,7 @@ def _variable(drawn: ReleasedTable) -> str:
 
 
 def _refuse_other_records(stored: LoadedRelease) -> None:
-    if stored.plan.reading.n_records_is_public and len({part.n_records for part in stored.plan.parts}) > 1:
+    if stored.plan.privacy_unit.n_records_is_public and len({part.n_records for part in stored.plan.parts}) > 1:
         raise ArgumentError(
             "The tables hold different numbers of records, so nothing is fitted to them together. Release tables of "
             "other records as models of their own."
@@ -328,7 +328,7 @@ def measurements_of(release: Published) -> tuple[tuple[Family, ...], tuple[Measu
         family, own = measurements_of_table(name, dims, table.mechanism, table.output)
         families.append(family)
         measurements += own
-    sizes = {part.n_records for part in stored.plan.parts} if stored.plan.reading.n_records_is_public else set()
+    sizes = {part.n_records for part in stored.plan.parts} if stored.plan.privacy_unit.n_records_is_public else set()
     return tuple(families), tuple(measurements), sizes.pop() if len(sizes) == 1 else None
 
 
@@ -386,7 +386,7 @@ def records_of_estimate(tree: Published) -> int:
     if not _is_release(tree):
         return integer(0, n_records=getattr(tree, "attrs", {}).get("n_records"))
     plan = open_release(tree).plan
-    sizes = {part.n_records for part in plan.parts} if plan.reading.n_records_is_public else set()
+    sizes = {part.n_records for part in plan.parts} if plan.privacy_unit.n_records_is_public else set()
     if len(sizes) != 1:
         raise ArgumentError("The number of records is private. Pass n_records=, or take dirdp.fit(release).")
     return sizes.pop() or 0

@@ -59,7 +59,7 @@ def expected_errors(plan: Plan) -> dict[str, ExpectedErrors]:
     with np.errstate(all="ignore"):
         errors = {part.table.name: _of_table(part, plan) for part in plan.parts}
     # Tables that are fitted jointly to marginals.
-    fitted = expected_fit_errors(plan.publishing(Marginals), public=plan.reading.n_records_is_public)
+    fitted = expected_fit_errors(plan.publishing(Marginals), public=plan.privacy_unit.n_records_is_public)
     for name, error in fitted.items():
         errors[name] = replace(errors[name], estimate_kl=error.kl, share_error=error.share)
     return errors
@@ -70,7 +70,7 @@ def _of_table(part: PlannedTable, plan: Plan) -> ExpectedErrors:
     if n_records is None:
         return ExpectedErrors()
     errors = ExpectedErrors(n_records)
-    prior, public, totals = part.table.prior, plan.reading.n_records_is_public, part.totals
+    prior, public, totals = part.table.prior, plan.privacy_unit.n_records_is_public, part.totals
     error = estimate_error(mechanism, prior, n_records, public=public, totals=totals, draws=plan.released_draws)
     if error is not None:
         errors = replace(errors, estimate_kl=error.kl, share_error=error.share)

@@ -20,7 +20,7 @@ from pymc_dirdp.releases.choices import curves_of
 from pymc_dirdp.releases.opened import LoadedRelease, ReleasedTable
 from pymc_dirdp.releases.plan_types import PlannedTable
 from pymc_dirdp.releases.view import ARITHMETIC
-from pymc_dirdp.releases.wording import NEXT, NO_NUMBER, believed, records_word, totals_in_words
+from pymc_dirdp.releases.wording import NEXT, NO_NUMBER, plan_assumptions, records_word, totals_in_words
 
 ERRORS = "Expected error, without the data"
 """The heading of the facts that are available before a release is drawn."""
@@ -85,7 +85,7 @@ def deployment_of(stored: LoadedRelease) -> Deployment:
 def _deployment(stored: LoadedRelease) -> Deployment:
     plan, names = stored.plan, ", ".join(stored.tables)
     observed = dict.fromkeys(name for table in stored.tables.values() for name in table.observed_names)
-    reading = plan.reading
+    reading = plan.privacy_unit
     return Deployment(
         product=names,
         description=f"Shares of the categories of {names}, from {', '.join(observed)}",
@@ -163,7 +163,7 @@ def _errors(stored: LoadedRelease, typical: dict[str, str]) -> Lines:
             "that shows the prior alone",
             2,
         )
-    yield Line("records", f"{range_text(_expected(stored, 'n_records'))} ({records_word(stored.plan.reading)})", 2)
+    yield Line("records", f"{range_text(_expected(stored, 'n_records'))} ({records_word(stored.plan.privacy_unit)})", 2)
     if effective := _expected(stored, "effective_records"):
         yield Line("effective records", f"r N = {range_text(effective)}", 2)
     posterior, draw, estimate = (_expected(stored, name, require_all=True) for name in _DIVERGENCES)
@@ -217,7 +217,7 @@ def _guarantee(stored: LoadedRelease) -> Lines:
     if plan.guarantee.is_pure or pure <= epsilon:
         most = [f"epsilon {most[1]}"]
     most = most if math.isfinite(pure) else most[:1]
-    yield from stated.lines(protects=_protects(stored), protected=plan.reading.protected, most="; ".join(most))
+    yield from stated.lines(protects=_protects(stored), protected=plan.privacy_unit.protected, most="; ".join(most))
     if implied := _implied(stored, delta):
         yield Line("implies", implied, 0)
         yield Line("implies", implied, 2)
@@ -227,20 +227,20 @@ def _assumptions(stored: LoadedRelease) -> Lines:
     """What the guarantee does not cover, earlier private choices, and assumptions."""
     plan, (first, *others) = stored.plan, NOT_PROTECTED
     parts = [first]
-    if plan.reading.n_records_is_public:
+    if plan.privacy_unit.n_records_is_public:
         parts.append("the number of records, and who took part")
-    elif plan.reading.relation.records_are_public:
+    elif plan.privacy_unit.relation.records_are_public:
         parts.append("how many there are, and who took part")
     yield Line("not protected", "; ".join([*parts, "the categories and the prior", *others]), 1)
     yield from (Line(choice.kind, choice.description, 1) for choice in plan.after)
-    yield Line("assumed", "; ".join(believed(plan, released=stored.release is not None)), 1)
+    yield Line("assumed", "; ".join(plan_assumptions(plan, released=stored.release is not None)), 1)
     yield Line("adjacency", plan.adjacency, 2)
     yield Line("draws", f"{plan.released_draws}, all of them covered", 2)
 
 
 def _protects(stored: LoadedRelease) -> str:
     """Who is protected, and what is public about them."""
-    reading = stored.plan.reading
+    reading = stored.plan.privacy_unit
     if reading.label != "record" or reading.options.unit or reading.options.counted:
         return f"every {who(reading.label)}: {reading.neighbours}"
     if not reading.relation.records_are_public:
@@ -385,7 +385,7 @@ def _advice(stored: LoadedRelease) -> dict[str, list[str]]:
     terms = Terms(
         groups=plan.groups,
         adjacency=plan.adjacency,
-        public_totals=plan.reading.n_records_is_public,
+        public_totals=plan.privacy_unit.n_records_is_public,
         draws=plan.released_draws,
         before=curves_of(plan.after),
     )

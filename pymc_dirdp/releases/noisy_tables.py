@@ -89,7 +89,7 @@ def with_terms(
         _refuse_other_variables(parsed, base)
         private = base
     published = {name: None if noisy is None else np.asarray(noisy[name], dtype=np.float64) for name in parts}
-    joint_names = {part.table.name for group in plan.together for part in group}
+    joint_names = {part.table.name for group in plan.noise_groups for part in group}
     with private:
         for outcomes in parsed.outcomes:
             name = outcomes.name
@@ -111,7 +111,7 @@ def with_terms(
             elif name not in joint_names:
                 renamed = replace(outcomes, name=_unused_name(f"{name}{suffix}"))
                 _observe_rows(renamed, parsed, part, published[name], limit)
-        for group in plan.together:
+        for group in plan.noise_groups:
             log_p = [item.log_p for part in group for item in parsed.outcomes if item.name == part.table.name]
             name = _unused_name("_".join(part.table.name for part in group) + suffix)
             _observe_joint([_in_model(logs, parsed.inputs) for logs in log_p], group, published, name)

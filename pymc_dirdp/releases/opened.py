@@ -89,7 +89,7 @@ class ReleasedTable:
     @property
     def is_public(self) -> bool:
         """Whether the number of records is public."""
-        return self.stored.plan.reading.n_records_is_public
+        return self.stored.plan.privacy_unit.n_records_is_public
 
     @property
     def n_records(self) -> int | None:
@@ -179,10 +179,10 @@ class ReleasedTable:
     def _row_likelihoods(self) -> list[list[RowLikelihood]]:
         self.mechanism.refuse_inference()
         try:
-            each = [self.mechanism.row_likelihoods(output, steps=self.steps) for output in self.output.values]
+            likelihoods = [self.mechanism.row_likelihoods(output, steps=self.steps) for output in self.output.values]
         except ArgumentError as error:
             raise self._damaged(f"the output cannot come from this mechanism ({error})") from error
-        return [list(row) for row in zip(*each, strict=True)]
+        return [list(row) for row in zip(*likelihoods, strict=True)]
 
 
 @final
@@ -243,28 +243,28 @@ class LoadedRelease:
             raise ArgumentError("A plan has drawn nothing.")
         plan, output, shares = self.plan, self.release.output, {}
         with computable():
-            n_records = plan.parts[0].n_records if plan.reading.n_records_is_public else None
-            known = {name: fit[None] for name, fit in fitted_shares(self.measured.values(), n_records).items()}
+            n_records = plan.parts[0].n_records if plan.privacy_unit.n_records_is_public else None
+            shares_by_name = {name: fit[None] for name, fit in fitted_shares(self.measured.values(), n_records).items()}
             if noisy := [self.tables[part.table.name] for part in plan.publishing(NoisyTable)]:
                 # The same text has the same draws everywhere.
                 rng = np.random.default_rng(int(digest(facts_of(output)), 16))
                 tables = {table.name: (table.mechanism, table.observed_table) for table in noisy}
-                known |= draw_shares(tables, plan.released_draws, rng)
+                shares_by_name |= draw_shares(tables, plan.released_draws, rng)
             for name, table in self.tables.items():
-                values = known.get(name, table.published)
+                values = shares_by_name.get(name, table.published)
                 shares[name] = values[..., 0] if table.family == "beta" else values
         return shares
 
     def replicates(self, counts: Mapping[str, Integers], rng: np.random.Generator) -> dict[str, Array]:
         """What another release would publish of several counts of each table, by table, in floating point."""
         published: dict[str, Array] = {}
-        for first, *others in self.plan.together:
+        for first, *others in self.plan.noise_groups:
             names, mechanisms = [part.table.name for part in (first, *others)], [part.mechanism for part in others]
-            drawn = [
-                first.mechanism.draw_together(mechanisms, of_draw, sampler="fast", random_seed=rng)
-                for of_draw in zip(*(counts[name] for name in names), strict=True)
+            outputs = [
+                first.mechanism.draw_together(mechanisms, draw, sampler="fast", random_seed=rng)
+                for draw in zip(*(counts[name] for name in names), strict=True)
             ]
-            published |= {name: np.stack([one[i].values for one in drawn]) for i, name in enumerate(names)}
+            published |= {name: np.stack([output[i].values for output in outputs]) for i, name in enumerate(names)}
         for name, table in self.tables.items():
             if name not in published:
                 values = replicates_of(table.mechanism, counts[name], len(table.published), table.steps, rng)
@@ -280,13 +280,13 @@ class LoadedRelease:
     @cached_property
     def shared_noises(self) -> dict[str, tuple[tuple[str, ...], JointLikelihoods]]:
         """Of each table that shares its noise with others the names of all, and its likelihood given their outputs."""
-        found: dict[str, tuple[tuple[str, ...], JointLikelihoods]] = {}
-        for parts in self.plan.together if self.release is not None else ():
+        by_table: dict[str, tuple[tuple[str, ...], JointLikelihoods]] = {}
+        for parts in self.plan.noise_groups if self.release is not None else ():
             names = tuple(part.table.name for part in parts)
             mechanisms, priors = [part.mechanism for part in parts], [part.table.prior for part in parts]
             likelihoods = given_all_others(mechanisms, [self.tables[name].published[0] for name in names], priors)
-            found |= {name: (names, likelihood) for name, likelihood in zip(names, likelihoods, strict=True)}
-        return found
+            by_table |= {name: (names, likelihood) for name, likelihood in zip(names, likelihoods, strict=True)}
+        return by_table
 
     @cached_property
     def measured(self) -> dict[str, tuple[Family, list[Measurement]]]:
@@ -300,11 +300,11 @@ class LoadedRelease:
 
     def measurements_for(self, part: PlannedTable) -> list[Measurement]:
         """The noisy marginals of all tables of the same records, if a table was released by marginals."""
-        together = {name for group in self.plan.groups if part.table.name in group for name in group}
+        same_group = {name for group in self.plan.groups if part.table.name in group for name in group}
         return [
             measurement
             for other in self.plan.publishing(Marginals)
-            if part.table.name in self.measured and other.table.name in together and other.n_records == part.n_records
+            if part.table.name in self.measured and other.table.name in same_group and other.n_records == part.n_records
             for measurement in self.measured[other.table.name][1]
         ]
 
@@ -339,11 +339,11 @@ def text_of(tree: Any) -> str:
             "pm.sample(model=model) draws from its posterior."
         )
     if not isinstance(children, Mapping):
-        own = " Ask dirdp.report, statement or verify, or its own posterior()." if hasattr(tree, "arms") else ""
-        own = " Pass what it holds: its tables, or its calibration." if hasattr(tree, "tables") else own
+        hint = " Ask dirdp.report, statement or verify, or its own posterior()." if hasattr(tree, "arms") else ""
+        hint = " Pass what it holds: its tables, or its calibration." if hasattr(tree, "tables") else hint
         raise ReleaseError(
             "Expected a release from pymc_dirdp.sample, an xarray.DataTree, or the path of one that was saved, got "
-            f"{type_name(tree)}.{own}"
+            f"{type_name(tree)}.{hint}"
         )
     variables = children[TEXT_GROUP].to_dataset().variables if TEXT_GROUP in children else {}
     text = variables["text"].values if "text" in variables else None
@@ -368,15 +368,15 @@ def open_release(release: Any) -> LoadedRelease:
     ReleaseError
         If it is no such release, or its text is damaged.
     """
-    found = remembered(read_text(release)) if isinstance(release, str | PathLike) else from_text(text_of(release))
-    if isinstance(found, LoadedRelease):
-        return found
-    if isinstance(found, PairsRelease):
+    content = remembered(read_text(release)) if isinstance(release, str | PathLike) else from_text(text_of(release))
+    if isinstance(content, LoadedRelease):
+        return content
+    if isinstance(content, PairsRelease):
         raise ReleaseError(
             "This is a release of pairs of columns, which has no tables with draws. Pass it to dirdp.fit, "
             "dirdp.synthetic, dirdp.log_likelihood, dirdp.predict_log_proba or dirdp.estimate(release, columns=[...])."
         )
-    raise ReleaseError(f"Expected a release, got a text of the kind {found.kind!r}.")
+    raise ReleaseError(f"Expected a release, got a text of the kind {content.kind!r}.")
 
 
 def content_of(source: Any) -> Any:
@@ -394,15 +394,15 @@ def from_text(text: str) -> "LoadedRelease | PairsRelease":
     ReleaseError
         If it is no text of a release.
     """
-    if (known := _OPENED.get(text)) is not None:
-        return known
+    if (cached := _OPENED.get(text)) is not None:
+        return cached
     try:
         encoded = text.encode()
     except UnicodeEncodeError:
         raise ReleaseError("The release is damaged: its text holds halves of characters.") from None
-    found = remembered(parse(encoded, Release, PairsRelease))
-    assert isinstance(found, LoadedRelease | PairsRelease)
-    return found
+    content = remembered(parse(encoded, Release, PairsRelease))
+    assert isinstance(content, LoadedRelease | PairsRelease)
+    return content
 
 
 def remembered(text: Text) -> Any:
@@ -410,8 +410,8 @@ def remembered(text: Text) -> Any:
     if isinstance(text, Release):
         return of_release(text)
     if isinstance(text, PairsRelease):
-        if (known := _OPENED.get(text.text)) is not None:
-            return known
+        if (cached := _OPENED.get(text.text)) is not None:
+            return cached
         for choice in text.plan.after:
             choice.forget()
         _OPENED.put(text.text, text)
@@ -423,8 +423,8 @@ def of_release(release: Release) -> LoadedRelease:
 
     What it was chosen after is its own, and nobody else's.
     """
-    if isinstance(known := _OPENED.get(release.text), LoadedRelease):
-        return known
+    if isinstance(cached := _OPENED.get(release.text), LoadedRelease):
+        return cached
     for choice in release.plan.after:
         # A cache is nobody who could count with them.
         choice.forget()

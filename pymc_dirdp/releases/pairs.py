@@ -78,7 +78,7 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
     guarantee: Guarantee
     columns: tuple[tuple[str, tuple[Any, ...]], ...]
     mechanism: PairsMechanism
-    stated: UnitOptions
+    unit_options: UnitOptions
     n_records: int | None
     library_version: str = field(default_factory=library_version)
     after: tuple[PrivateChoice, ...] = ()
@@ -87,7 +87,7 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
     created_by: ClassVar[str] = "plan"
     layout: ClassVar[Layout] = {
         **{name: name for name in ("statement", "protected", "library_version", "guarantee", "n_records")},
-        "people": {name: f"stated.{name}" for name in _PEOPLE},
+        "people": {name: f"unit_options.{name}" for name in _PEOPLE},
         **{name: name for name in ("columns", "mechanism", "after")},
     }
     omitted_if_empty: ClassVar[frozenset[str]] = frozenset({"after"})
@@ -103,16 +103,16 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
             raise ArgumentError("its mechanism is for other columns.")
         if (self.mechanism.adjacency, self.mechanism.contribution) != (self.adjacency, self.contribution):
             raise ArgumentError("its mechanism assumes other people than it states.")
-        if self.stated.unit or self.stated.public or self.stated.disjoint:
+        if self.unit_options.unit or self.unit_options.public or self.unit_options.disjoint:
             raise ArgumentError("it states people by axes, and records have none.")
         for choice in self.after:
             choice.check_same_people(self.adjacency, self.unit_label)
 
     @cached_property
-    def reading(self) -> PrivacyUnit:
+    def privacy_unit(self) -> PrivacyUnit:
         """What one person can change, in sentences."""
         adds = Contribution(self.contribution)
-        return PrivacyUnit(self.stated, ((_TABLE, (1,)),), ((_TABLE, adds),), ((_TABLE,),), None, False)
+        return PrivacyUnit(self.unit_options, ((_TABLE, (1,)),), ((_TABLE, adds),), ((_TABLE,),), None, False)
 
     @property
     def statement(self) -> str:
@@ -122,22 +122,22 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
     @property
     def protected(self) -> str:
         """Who is protected, and what two neighbouring data sets are, in sentences."""
-        return self.reading.protected
+        return self.privacy_unit.protected
 
     @property
     def adjacency(self) -> str:
         """What one person can change."""
-        return self.stated.adjacency
+        return self.unit_options.adjacency
 
     @property
     def contribution(self) -> int:
         """How many records a unit holds at most."""
-        return self.stated.contribution or 1
+        return self.unit_options.contribution or 1
 
     @property
     def unit_label(self) -> str:
         """The name of the unit of privacy."""
-        return self.reading.label
+        return self.privacy_unit.label
 
     @property
     def tables_alone(self) -> PrivacyCurves:
@@ -178,11 +178,11 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
     def _claim(self) -> Claim:
         people = f"who is protected: {self.protected}".removesuffix(".")
         return Claim(
-            "plan", self.guarantee, self.composition, (people, *_believed(self), NOTHING_ELSE), self.library_version
+            "plan", self.guarantee, self.composition, (people, *_assumptions(self), NOTHING_ELSE), self.library_version
         )
 
     def _facts(self) -> tuple[str, Facts]:
-        return f"Plan of private pairs of {_listed(self)}", _lines(self, None)
+        return f"Plan of private pairs of {_column_names(self)}", _lines(self, None)
 
 
 @final
@@ -253,23 +253,24 @@ class PairsRelease(RebuiltOnCopy, Text):
     @cached_property
     def noisy(self) -> NoisyPairs:
         """The noisy counts as a fit reads them."""
-        mechanism, public = self.plan.mechanism, self.plan.n_records if self.plan.stated.n_records_is_public else None
+        mechanism = self.plan.mechanism
+        n_records = self.plan.n_records if self.plan.unit_options.n_records_is_public else None
         size = sum(mechanism.lengths)
         counts, pairs = np.zeros(size), np.zeros((size, size), dtype=np.float32)
-        noisy = NoisyPairs(mechanism.lengths, counts, pairs, mechanism.drawn_noise.sd**2, public)
+        noisy = NoisyPairs(mechanism.lengths, counts, pairs, mechanism.drawn_noise.sd**2, n_records)
         for table, published in zip(mechanism.tables, self.counts, strict=True):
-            first, *others = map(noisy.place, table)
-            if others:
-                pairs[first, others[0]] = published
-                pairs[others[0], first] = published.T
+            row, *columns = map(noisy.place, table)
+            if columns:
+                pairs[row, columns[0]] = published
+                pairs[columns[0], row] = published.T
             else:
-                counts[first] = published
+                counts[row] = published
         return noisy
 
     def noisy_counts(self, columns: Sequence[int]) -> tuple[tuple[str, Array], ...]:
         """The noisy counts of a table of these columns, as :attr:`Output.cell_values` has them."""
-        measured = dict(zip(self.plan.mechanism.tables, self.counts, strict=True))
-        counts = measured.get(tuple(sorted(columns)))
+        by_table = dict(zip(self.plan.mechanism.tables, self.counts, strict=True))
+        counts = by_table.get(tuple(sorted(columns)))
         if counts is None:
             return ()
         return (("noisy_count", np.transpose(counts, np.argsort(np.argsort(columns))).astype(np.float64)),)
@@ -284,10 +285,10 @@ class PairsRelease(RebuiltOnCopy, Text):
         """
         if seed not in self._fits:
             with np.errstate(over="ignore", invalid="ignore"):
-                found = fit_mixture(self.noisy, seed, bar=bar)
-            if not np.isfinite(found.shares).all():
+                fit = fit_mixture(self.noisy, seed, bar=bar)
+            if not np.isfinite(fit.shares).all():
                 raise ReleaseError("The release is damaged: nothing can be fitted to its counts, which are too large.")
-            self._fits[seed] = found
+            self._fits[seed] = fit
         return self._fits[seed]
 
     def errors(self, seed: int = 0, bar: Bar = QUIET) -> FitErrors:
@@ -310,13 +311,13 @@ class PairsRelease(RebuiltOnCopy, Text):
             "release",
             self.plan.guarantee,
             self.plan.composition,
-            (people, *_believed(self.plan), NOTHING_ELSE),
+            (people, *_assumptions(self.plan), NOTHING_ELSE),
             self.plan.library_version,
             is_seeded=self.is_seeded,
         )
 
     def _facts(self) -> tuple[str, Facts]:
-        return f"Private pairs of {_listed(self.plan)}", _lines(self.plan, self)
+        return f"Private pairs of {_column_names(self.plan)}", _lines(self.plan, self)
 
     def _statement(self) -> tuple[Deployment, Facts]:
         """What it states to a register, and the lines of a report."""
@@ -326,13 +327,13 @@ class PairsRelease(RebuiltOnCopy, Text):
 # What is said of both.
 
 
-def _listed(plan: PairsPlan) -> str:
+def _column_names(plan: PairsPlan) -> str:
     names = [visible(name) for name, _ in plan.columns]
     # Columns that a title names.
     return ", ".join(names) if len(names) <= 5 else f"{', '.join(names[:4])} and {len(names) - 4} more columns"
 
 
-def _believed(plan: PairsPlan) -> tuple[str, ...]:
+def _assumptions(plan: PairsPlan) -> tuple[str, ...]:
     return (
         "the categories and all options were chosen without the data",
         bounded_by(plan.unit_label, plan.contribution),
@@ -343,14 +344,14 @@ def _believed(plan: PairsPlan) -> tuple[str, ...]:
 
 def deployment_of(plan: PairsPlan) -> Deployment:
     """What a plan or its release states to a register."""
-    names, reading = ", ".join(name for name, _ in plan.columns), plan.reading
+    names, people = ", ".join(name for name, _ in plan.columns), plan.privacy_unit
     return Deployment(
-        product=f"pairs of {_listed(plan)}",
+        product=f"pairs of {_column_names(plan)}",
         description=f"Noisy counts of each and of all pairs of {names}",
         guarantee=plan.guarantee,
-        unit=reading.label,
-        neighbours=reading.neighbours,
-        odds=Odds(plan.composition, delta_of(plan.guarantee), secret_of(reading.label, reading.relation)),
+        unit=people.label,
+        neighbours=people.neighbours,
+        odds=Odds(plan.composition, delta_of(plan.guarantee), secret_of(people.label, people.relation)),
         accounting="privacy curves of all noisy counts together, computed from the published numbers",
         digest=plan.digest,
         version=plan.library_version,
@@ -359,21 +360,21 @@ def deployment_of(plan: PairsPlan) -> Deployment:
 
 def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
     """The lines about a plan or a release, by heading."""
-    stated, reading, mechanism = deployment_of(plan), plan.reading, plan.mechanism
-    curves, delta = plan.composition, stated.odds.delta
+    deployment, people, mechanism = deployment_of(plan), plan.privacy_unit, plan.mechanism
+    curves, delta = plan.composition, deployment.odds.delta
     pure = float(curves.pure_epsilon)
-    most = f"epsilon {up(float(curves.epsilon(delta)), 4):.4g} at delta {delta:g}"
+    strongest = f"epsilon {up(float(curves.epsilon(delta)), 4):.4g} at delta {delta:g}"
     if plan.guarantee.is_pure:
-        most = f"epsilon {up(pure, 4):.4g} at delta 0"
-    whom = protected_by(reading.label)
-    if reading.options.counted:
-        whom = f"every {who(reading.label)}: {reading.neighbours}"
-    guarantee = list(stated.lines(protects=whom, protected=plan.protected, most=most))
-    truths, *others = NOT_PROTECTED
-    public = ["the number of records, and who took part"] if plan.stated.n_records_is_public else []
-    guarantee += [Line("not protected", "; ".join((truths, *public, "the categories", *others)), 1)]
+        strongest = f"epsilon {up(pure, 4):.4g} at delta 0"
+    whom = protected_by(people.label)
+    if people.options.counted:
+        whom = f"every {who(people.label)}: {people.neighbours}"
+    guarantee = list(deployment.lines(protects=whom, protected=plan.protected, most=strongest))
+    truths, *limits = NOT_PROTECTED
+    public = ["the number of records, and who took part"] if plan.unit_options.n_records_is_public else []
+    guarantee += [Line("not protected", "; ".join((truths, *public, "the categories", *limits)), 1)]
     guarantee += [Line(choice.kind, choice.description, 1) for choice in plan.after]
-    guarantee += [Line("assumed", "; ".join(_believed(plan)), 1), Line("adjacency", plan.adjacency, 2)]
+    guarantee += [Line("assumed", "; ".join(_assumptions(plan)), 1), Line("adjacency", plan.adjacency, 2)]
     how = [Line("mechanism", mechanism.summary, 0), Line("mechanism", mechanism.summary, 2)]
     sd = f"{mechanism.drawn_noise.sd:.3g}"
     noise = [Line("noise", f"standard deviation {sd} in each cell of a column or a pair", 1)]

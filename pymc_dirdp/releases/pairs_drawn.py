@@ -83,7 +83,7 @@ def plan_of_pairs(guarantee: Guarantee, model: pm.Model, *, progressbar: bool = 
         mechanism = PairsMechanism.for_guarantee(
             guarantee, lengths, adjacency=people.adjacency, contribution=contribution or 1, before=before
         )
-    n_records = _n_records(model, options.n_records, public=people.n_records_is_public)
+    n_records = _n_records(model, options.n_records, is_public=people.n_records_is_public)
     warn_if_weak(guarantee, n_records)
     columns = tuple((name, tuple(labels)) for name, labels in wide.labels.items())
     # Copies of what was chosen: bins that nobody has paid for are remembered as long as somebody has them.
@@ -103,33 +103,33 @@ def sample_pairs(
     check_ledger_type(ledger)
     if isinstance(guarantee, PairsPlan):
         refuse_unknown("sample", planning, ())
-        chosen = guarantee
-        _refuse_other_model(chosen, model)
+        plan = guarantee
+        _refuse_other_model(plan, model)
     else:
-        chosen = plan_of_pairs(guarantee, model, progressbar=progressbar, **planning)
-    check_readable(chosen)
-    if not chosen.composition.satisfies(chosen.guarantee):
-        raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
+        plan = plan_of_pairs(guarantee, model, progressbar=progressbar, **planning)
+    check_readable(plan)
+    if not plan.composition.satisfies(plan.guarantee):
+        raise UnattainableError(f"The plan does not keep {plan.guarantee}, so nothing was drawn. Plan again.")
     sealed, source = Sealed(model, ledger), randomness(random_seed, sampler="exact")
     warn_if_seeded("release", random_seed=random_seed)
     receipt = None
     if ledger is not None:
-        what = f"all pairs of {len(chosen.columns)} columns"
-        receipt = charge_release(chosen, ledger, what=what, digest=chosen.digest)
-    for choice in chosen.after:
+        what = f"all pairs of {len(plan.columns)} columns"
+        receipt = charge_release(plan, ledger, what=what, digest=plan.digest)
+    for choice in plan.after:
         choice.mark_released()
-    codes = sealed.read(_read, receipt, chosen.columns if random_seed is None else None)
+    codes = sealed.read(_read, receipt, plan.columns if random_seed is None else None)
     bits = Bits(None if random_seed is None else generator(random_seed))
-    mechanism = chosen.mechanism
+    mechanism = plan.mechanism
     with Bar(len(mechanism.tables), "tables", shown=progressbar) as bar:
 
-        def measured(table: tuple[int, ...]) -> Integers:
+        def noisy_table(table: tuple[int, ...]) -> Integers:
             bar.advance()
             return mechanism.measured(tabulate([codes[i] for i in table], mechanism.shape(table)), bits)
 
-        counts = tuple(map(measured, mechanism.tables))
-    one = secrets.token_hex(16) if random_seed is None else digest(facts_of({"counts": counts}))[:32]
-    return tree_of_pairs(remembered(PairsRelease(chosen, source, one, receipt, counts)))
+        counts = tuple(map(noisy_table, mechanism.tables))
+    identity = secrets.token_hex(16) if random_seed is None else digest(facts_of({"counts": counts}))[:32]
+    return tree_of_pairs(remembered(PairsRelease(plan, source, identity, receipt, counts)))
 
 
 def _columns_of(model: pm.Model) -> WideColumns:
@@ -143,22 +143,22 @@ def _read(model: pm.Model) -> list[Integers]:
     return list(np.ascontiguousarray(evaluate(model.rvs_to_values[model[RECORDS]]).T))
 
 
-def _n_records(model: pm.Model, n_records: Any, *, public: bool) -> int | None:
-    if not public:
+def _n_records(model: pm.Model, n_records: Any, *, is_public: bool) -> int | None:
+    if not is_public:
         return None if n_records is None else integer(1, n_records=n_records)
     if n_records is not None:
         raise ArgumentError("The number of records is public here, and the model states it. Leave n_records out.")
     return int(evaluate(model.rvs_to_values[model[RECORDS]]).shape[0])
 
 
-def _refuse_other_model(chosen: PairsPlan, model: pm.Model) -> None:
+def _refuse_other_model(plan: PairsPlan, model: pm.Model) -> None:
     """Refuse a plan of other columns, or of other people."""
     wide = _columns_of(model)
-    same = chosen.labels == dict(wide.labels) and list(chosen.labels) == list(wide.labels)
+    same = plan.labels == dict(wide.labels) and list(plan.labels) == list(wide.labels)
     unit = None if wide.bound is None else wide.bound.unit
-    people = unit == chosen.stated.counted and (wide.bound is None or wide.bound.records == chosen.contribution)
-    public = chosen.stated.n_records_is_public
-    if not same or not people or (public and chosen.n_records != _n_records(model, None, public=True)):
+    people = unit == plan.unit_options.counted and (wide.bound is None or wide.bound.records == plan.contribution)
+    is_public = plan.unit_options.n_records_is_public
+    if not same or not people or (is_public and plan.n_records != _n_records(model, None, is_public=True)):
         raise ArgumentError(
             "The plan is for other columns, categories, numbers of records or people than this model has. Call plan() "
             "again."

@@ -146,24 +146,24 @@ class Options(MechanismOptions):
                 "weights share the guarantee among tables, and marginals are measured of all tables at once. Take "
                 "mechanism=dirdp.mechanisms.Marginals(weights=...), which names marginals."
             )
-        _ = self.stated  # Statements that contradict one another are an error at once.
+        _ = self.unit_options  # Statements that contradict one another are an error at once.
         _ = self.choices  # So is what is none.
 
     @cached_property
     def choices(self) -> tuple[PrivateChoice, ...]:
         """What was chosen before, each by itself."""
-        given = (self.after,) if isinstance(self.after, PrivateChoice) else self.after
-        found = () if given is None else tuple(given) if isinstance(given, list | tuple) else (given,)
-        for one in found:
-            if not isinstance(one, PrivateChoice):
+        after = (self.after,) if isinstance(self.after, PrivateChoice) else self.after
+        choices = () if after is None else tuple(after) if isinstance(after, list | tuple) else (after,)
+        for choice in choices:
+            if not isinstance(choice, PrivateChoice):
                 raise ArgumentError(
                     "Expected after to be what choose_structure or choose_bins has chosen, or a list of these, got "
-                    f"{type_name(one)}. What is public costs nothing: leave it out."
+                    f"{type_name(choice)}. What is public costs nothing: leave it out."
                 )
-        return found
+        return choices
 
     @cached_property
-    def stated(self) -> UnitOptions:
+    def unit_options(self) -> UnitOptions:
         """The statements about people."""
         return unit_options(
             unit=self.unit,
@@ -187,7 +187,7 @@ def predicts(planning: Planning) -> bool:
     return True
 
 
-def with_options[F: Callable[..., Any]](taken: type) -> Callable[[F], F]:
+def with_options[F: Callable[..., Any]](option_names: type) -> Callable[[F], F]:
     """Name options, with their defaults, in the signature of a function that takes them as `**planning`.
 
     Parameters
@@ -196,16 +196,17 @@ def with_options[F: Callable[..., Any]](taken: type) -> Callable[[F], F]:
         The TypedDict of the options. Another option is answered with the call of :func:`plan` that has it.
     """
 
-    def named(function: F) -> F:
-        signature, names = inspect.signature(function), get_type_hints(taken).keys()
+    def set_signature(function: F) -> F:
+        signature, names = inspect.signature(function), get_type_hints(option_names).keys()
         # The last parameter is `**planning`.
-        *own, _ = signature.parameters.values()
+        *parameters, _ = signature.parameters.values()
         options = inspect.signature(Options).parameters
-        signature = signature.replace(parameters=[*own, *(one for name, one in options.items() if name in names)])
+        parameters += [option for name, option in options.items() if name in names]
+        signature = signature.replace(parameters=parameters)
         vars(function)["__signature__"] = signature
         return options_of_plan(*(options.keys() - names))(function)
 
-    return named
+    return set_signature
 
 
 _Sizes = Mapping[str, int | None]
@@ -292,23 +293,25 @@ def plan(
         from pymc_dirdp.releases.pairs_drawn import plan_of_pairs  # It needs this file.
 
         return plan_of_pairs(guarantee, root_model(model), progressbar=progressbar, **planning)
-    chosen = planned(guarantee, model, progressbar=progressbar, **planning)
-    warn_if_few(chosen)
-    refuse_unsaid_units(chosen, root_model(model))
-    return chosen
+    new_plan = conjugate_plan(guarantee, model, progressbar=progressbar, **planning)
+    warn_if_few(new_plan)
+    refuse_unstated_unit(new_plan, root_model(model))
+    return new_plan
 
 
-def refuse_unsaid_units(chosen: Plan, model: pm.Model) -> None:
+def refuse_unstated_unit(plan: Plan, model: pm.Model) -> None:
     """Refuse counts that have lost their unit, where nobody has said whose records they are: :func:`refuse_lost_unit`.
 
     It looks at what the model observes, so a ledger is charged before.
     """
-    said = chosen.reading.options
-    if not said.unit and said.contribution is None:
-        refuse_lost_unit({one.name for part in chosen.parts for one in part.table.likelihoods}, model)
+    options = plan.privacy_unit.options
+    if not options.unit and options.contribution is None:
+        refuse_lost_unit({likelihood.name for part in plan.parts for likelihood in part.table.likelihoods}, model)
 
 
-def planned(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar: bool = True, **planning: Any) -> Plan:
+def conjugate_plan(
+    guarantee: Guarantee, model: pm.Model | None = None, *, progressbar: bool = True, **planning: Any
+) -> Plan:
     """What :func:`plan` returns of a model with Dirichlet or Beta priors, before its observations are looked at."""
     # The model comes first, so that swapped arguments are recognised.
     model = root_model(model)
@@ -317,98 +320,100 @@ def planned(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar:
     if "objective" not in planning and (objective := purpose.objective) is not None:
         # One mechanism for all tables leaves nothing to compare by what it predicts.
         planning["objective"] = objective if planning.get("mechanism") == "auto" else "estimate"
-    options: Any = planning
-    whole = predicts(options)
-    wanted = Options(**planning)
-    refuse_unpaid_structure(purpose.structure, wanted.choices)
-    found = tables_and_people(model, wanted.stated, all_public=wanted.public is True)
-    by_name, reading = {table.name: table for table in found.tables}, found.reading
+    mutable: Any = planning
+    by_prediction = predicts(mutable)
+    options = Options(**planning)
+    refuse_unpaid_structure(purpose.structure, options.choices)
+    parsed = tables_and_people(model, options.unit_options, all_public=options.public is True)
+    by_name, privacy_unit = {table.name: table for table in parsed.tables}, parsed.reading
     labels = (plain_labels(dim) for table in by_name.values() for dim in table.coords.values() if dim is not None)
-    refuse_unpaid_bins(labels, wanted.choices)
-    check_names(found.tables)
-    for choice in wanted.choices:
-        choice.check_same_people(wanted.adjacency, reading.label)
-    check_budget_left(guarantee, wanted.choices)
-    sizes = _sizes(found, wanted.n_records)
-    totals = {table.name: found.public_totals(table) for table in found.tables}
+    refuse_unpaid_bins(labels, options.choices)
+    check_names(parsed.tables)
+    for choice in options.choices:
+        choice.check_same_people(options.adjacency, privacy_unit.label)
+    check_budget_left(guarantee, options.choices)
+    sizes = _sizes(parsed, options.n_records)
+    totals = {table.name: parsed.public_totals(table) for table in parsed.tables}
     with Bar(1, "plan", shown=progressbar):
-        chosen, choices = _chosen(guarantee, by_name, sizes, totals, reading, wanted, purpose.target, whole=whole)
-    _warn_of_many_draws(chosen, wanted.released_draws)
+        mechanisms, choices = _choose_mechanisms(
+            guarantee, by_name, sizes, totals, privacy_unit, options, purpose.target, by_prediction=by_prediction
+        )
+    _warn_of_many_draws(mechanisms, options.released_draws)
     warn_if_weak(guarantee, max((size for size in sizes.values() if size is not None), default=None))
     return Plan(
         guarantee=guarantee,
         parts=tuple(
-            PlannedTable(table, chosen[name], sizes[name], choices.get(name), totals[name])
+            PlannedTable(table, mechanisms[name], sizes[name], choices.get(name), totals[name])
             for name, table in by_name.items()
         ),
-        stated=reading.options,
-        groups=reading.groups,
-        n_units=reading.n_units,
-        others=reading.others,
-        strategy=wanted.strategy,
-        objective=wanted.objective,
-        released_draws=wanted.released_draws,
-        sampler=wanted.sampler,
-        min_count=wanted.min_count,
-        after=wanted.choices,
+        unit_options=privacy_unit.options,
+        groups=privacy_unit.groups,
+        n_units=privacy_unit.n_units,
+        others=privacy_unit.others,
+        strategy=options.strategy,
+        objective=options.objective,
+        released_draws=options.released_draws,
+        sampler=options.sampler,
+        min_count=options.min_count,
+        after=options.choices,
     )
 
 
-def _chosen(
+def _choose_mechanisms(
     guarantee: Guarantee,
     tables: Mapping[str, Table],
     sizes: _Sizes,
     totals: Mapping[str, tuple[int, ...]],
-    reading: PrivacyUnit,
-    wanted: Options,
+    privacy_unit: PrivacyUnit,
+    options: Options,
     target: str | None,
     *,
-    whole: bool,
+    by_prediction: bool,
 ) -> tuple[_Mechanisms, dict[str, Choice]]:
     """The mechanism of each table, and what the choice between kinds rested on, where there was one."""
     # A table of one category loses nothing, so it takes no share of the guarantee.
     constant: _Mechanisms = {
         name: untouched(
             table.prior,
-            adjacency=wanted.adjacency,
-            min_count=wanted.min_count,
-            contribution=reading.contribution(name),
+            adjacency=options.adjacency,
+            min_count=options.min_count,
+            contribution=privacy_unit.contribution(name),
         )
         for name, table in tables.items()
         if table.n_categories == 1
     }
-    weights = _weights(wanted.weights, dict(reading.shapes))
+    weights = _weights(options.weights, dict(privacy_unit.shapes))
     facts = {
         name: TableFacts(
-            table.prior, sizes[name], reading.contribution(name), weights[name], axes_of(table), totals[name]
+            table.prior, sizes[name], privacy_unit.contribution(name), weights[name], axes_of(table), totals[name]
         )
         for name, table in tables.items()
         if name not in constant
     }
-    judge = _judge(facts, reading, target) if whole and wanted.released_draws == 1 else None
+    judge = _judge(facts, privacy_unit, target) if by_prediction and options.released_draws == 1 else None
     terms = Terms.of(
-        wanted,
-        groups=reading.groups,
-        public_totals=reading.n_records_is_public,
-        before=curves_of(wanted.choices),
+        options,
+        groups=privacy_unit.groups,
+        public_totals=privacy_unit.n_records_is_public,
+        before=curves_of(options.choices),
         prediction_loss=judge,
         target=target,
     )
-    found, choices = choose(guarantee, facts, terms, mechanism=wanted.kind)
-    return constant | found, choices
+    mechanisms, choices = choose(guarantee, facts, terms, mechanism=options.kind)
+    return constant | mechanisms, choices
 
 
 def _judge(facts: Mapping[str, TableFacts], reading: PrivacyUnit, target: str | None) -> Judge | None:
     """How well mechanisms predict the next record of a network, or its class; None if the tables are no network."""
-    axes = {name: one.axes for name, one in facts.items()}
+    axes = {name: fact.axes for name, fact in facts.items()}
     try:
         refuse_unlike_network(axes)
     except (ArgumentError, UnsupportedModelError):
         return None
-    numbers = {one.n_records for one in facts.values()}
+    numbers = {fact.n_records for fact in facts.values()}
     if len(reading.groups) > 1 or (len(numbers) > 1 and reading.n_records_is_public):
         return None
-    priors = {name: one.prior for name, one in facts.items()}
+    priors = {name: fact.prior for name, fact in facts.items()}
     largest = max((number or 0 for number in numbers), default=0)
     if not largest:
         raise ArgumentError(
@@ -418,9 +423,10 @@ def _judge(facts: Mapping[str, TableFacts], reading: PrivacyUnit, target: str | 
     return prediction_loss_of(axes, priors, largest, public=reading.n_records_is_public, target=target)
 
 
-def _warn_of_many_draws(chosen: _Mechanisms, draws: int) -> None:
+def _warn_of_many_draws(mechanisms: _Mechanisms, draws: int) -> None:
     # With a smaller r, several draws leave less than a tenth of the records in each.
-    few = {name: drawn.r for name, one in chosen.items() if (drawn := one.tempered) is not None and drawn.r < 0.1}
+    rates = {name: draw.r for name, mechanism in mechanisms.items() if (draw := mechanism.tempered) is not None}
+    few = {name: r for name, r in rates.items() if r < 0.1}
     if draws > 1 and few:
         name, r = min(few.items(), key=itemgetter(1))
         warn(
@@ -432,10 +438,10 @@ def _warn_of_many_draws(chosen: _Mechanisms, draws: int) -> None:
 
 
 def _weights(weights: Mapping[str, float] | None, tables: Iterable[str]) -> dict[str, float]:
-    given, names = mapping_of_names(weights=weights), list(tables)
-    for name in given:
+    budgets, names = mapping_of_names(weights=weights), list(tables)
+    for name in budgets:
         one_of(names, **{"table in weights": name})
-    return {name: positive(**{f"weights[{name!r}]": given.get(name, 1.0)}) for name in names}
+    return {name: positive(**{f"weights[{name!r}]": budgets.get(name, 1.0)}) for name in names}
 
 
 def _checked_sizes(n_records: int | Mapping[str, int] | None) -> int | dict[str, int] | None:
@@ -453,16 +459,16 @@ def _checked_sizes(n_records: int | Mapping[str, int] | None) -> int | dict[str,
     return {name: size for name, size in sizes.items() if name is not None} if several else sizes[None]
 
 
-def _sizes(found: ModelTables, n_records: int | Mapping[str, int] | None) -> dict[str, int | None]:
+def _sizes(parsed: ModelTables, n_records: int | Mapping[str, int] | None) -> dict[str, int | None]:
     """The number of records of each table: the model's own if it is public, otherwise the planning size."""
-    names = [table.name for table in found.tables]
-    if found.reading.n_records_is_public:
+    names = [table.name for table in parsed.tables]
+    if parsed.reading.n_records_is_public:
         if n_records is not None:
             raise ArgumentError(
                 "n_records is for adjacency='add-remove', or unit= with contribution=. Under replace-one the number of "
                 "records is public and the model states it."
             )
-        return {table.name: found.n_records(table) for table in found.tables}
+        return {table.name: parsed.n_records(table) for table in parsed.tables}
     if not isinstance(n_records, Mapping):
         return dict.fromkeys(names, n_records)
     for name in n_records:
@@ -470,11 +476,11 @@ def _sizes(found: ModelTables, n_records: int | Mapping[str, int] | None) -> dic
     return {name: n_records.get(name) for name in names}
 
 
-def refuse_second_planning(chosen: Plan, planning: Planning) -> None:
+def refuse_second_planning(plan: Plan, planning: Planning) -> None:
     """Refuse options beside a plan, also those that equal a default: the plan may have decided another value."""
-    if (asked := planning.get("unit")) is not None:
+    if (unit := planning.get("unit")) is not None:
         raise ArgumentError(
-            f"This plan protects {chosen.reading.options.unit_text}; sample was asked for unit={asked!r}. Pass unit= "
+            f"This plan protects {plan.privacy_unit.options.unit_text}; sample was asked for unit={unit!r}. Pass unit= "
             "to plan() instead."
         )
     if planning:
@@ -490,18 +496,18 @@ def plan_for(guarantee: Guarantee | Plan, model: pm.Model, *, progressbar: bool 
         If it is the plan of another model.
     """
     if not isinstance(guarantee, Plan):
-        made = planned(guarantee, model, progressbar=progressbar, **planning)
-        warn_if_few(made)
-        return made
+        new_plan = conjugate_plan(guarantee, model, progressbar=progressbar, **planning)
+        warn_if_few(new_plan)
+        return new_plan
     refuse_second_planning(guarantee, planning)  # type: ignore[arg-type]  # A plan allows for none.
     # A mechanism keeps what it has computed, and may have been given what another one has computed.
     parts = tuple(replace(part, mechanism=copy(part.mechanism)) for part in guarantee.parts)
-    chosen = replace(guarantee, parts=parts, library_version=library_version())
-    check_names(tables_as_planned(chosen, model))
-    return chosen
+    new_plan = replace(guarantee, parts=parts, library_version=library_version())
+    check_names(tables_as_planned(new_plan, model))
+    return new_plan
 
 
-def tables_as_planned(chosen: Plan, model: pm.Model) -> tuple[Table, ...]:
+def tables_as_planned(plan: Plan, model: pm.Model) -> tuple[Table, ...]:
     """The tables of a model, which has to be the one that a plan is for, or a release.
 
     Raises
@@ -511,14 +517,14 @@ def tables_as_planned(chosen: Plan, model: pm.Model) -> tuple[Table, ...]:
     """
     # A plan may come from a file. The people are read again, because a model with the same tables may say something
     # else about them; and what mechanisms protect, which is what the plan's own reading says, is compared with that.
-    found = tables_and_people(model, chosen.stated)
-    public = found.reading.n_records_is_public
-    facts = [(table.with_text_labels, found.n_records(table), found.public_totals(table)) for table in found.tables]
-    unit_options = [(part.table, part.n_records if public else None, part.totals) for part in chosen.parts]
-    if found.reading != chosen.reading or facts != unit_options:
-        names = ", ".join(repr(part.table.name) for part in chosen.parts)
+    parsed = tables_and_people(model, plan.unit_options)
+    is_public = parsed.reading.n_records_is_public
+    facts = [(table.with_text_labels, parsed.n_records(table), parsed.public_totals(table)) for table in parsed.tables]
+    planned_facts = [(part.table, part.n_records if is_public else None, part.totals) for part in plan.parts]
+    if parsed.reading != plan.privacy_unit or facts != planned_facts:
+        names = ", ".join(repr(part.table.name) for part in plan.parts)
         raise UnsupportedModelError(
             f"The model is not the one that was planned: {names}, a prior, dims, a likelihood, whose records they are "
             "or the public number of records has changed. Pass that model, or call plan() again."
         )
-    return found.tables
+    return parsed.tables

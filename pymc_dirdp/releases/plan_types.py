@@ -94,15 +94,15 @@ class PlannedTable(WithLayout):
     @classmethod
     def of_facts(cls, facts: Mapping[str, Any], adjacency: str) -> Self:
         """The table of a plan for this relation that says these facts; errors of all kinds if there is none."""
-        own = fields_of(cls, facts, without=("mechanism",))
-        table, name = own["table"], facts["mechanism"]
+        fields = fields_of(cls, facts, without=("mechanism",))
+        table, name = fields["table"], facts["mechanism"]
         mechanism = by_class_name()[one_of(by_class_name(), mechanism=name)].of_table(
             facts["parameters"],
             prior=table.prior,
             adjacency=adjacency,
             contribution=value_of(Contribution, facts["one_person_adds"]).fitted(table.shape),
         )
-        return cls(mechanism=mechanism, **own)
+        return cls(mechanism=mechanism, **fields)
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,7 +166,7 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
 
     guarantee: Guarantee
     parts: tuple[PlannedTable, ...]
-    stated: UnitOptions
+    unit_options: UnitOptions
     groups: tuple[tuple[str, ...], ...]
     n_units: int | None
     others: bool
@@ -184,10 +184,10 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
     layout: ClassVar[Layout] = {
         **{name: name for name in ("statement", "protected", "assumptions", "library_version", "guarantee")},
         **{name: name for name in ("released_draws", "sampler")},
-        "adjacency": "stated.adjacency",
+        "adjacency": "unit_options.adjacency",
         **{name: name for name in ("min_count", "strategy", "objective")},
         "people": {
-            **{name: f"stated.{name}" for name in ("unit", "contribution", "public", "disjoint", "counted")},
+            **{name: f"unit_options.{name}" for name in ("unit", "contribution", "public", "disjoint", "counted")},
             "n_units": "n_units",
             "others": "others",
         },
@@ -212,7 +212,7 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         one_of(SAMPLERS, sampler=self.sampler)
         for part in self.parts:
             self._check_numbers(part)
-        for first, *others in self.together:
+        for first, *others in self.noise_groups:
             if not first.mechanism.shares_with([part.mechanism for part in others]):
                 raise ArgumentError(
                     f"The plan does not state all tables that share the noise of {first.table.name!r}, or they are not "
@@ -238,25 +238,27 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
                 "The plan does not state what its mechanisms assume: min_count, or what one person can change. Call "
                 "plan() again."
             )
-        said, adds = self.stated, [adds for _, adds in self.reading.contributions]
-        records, observed = said.contribution or 1, {one.name for part in self.parts for one in part.table.likelihoods}
+        options, adds = self.unit_options, [adds for _, adds in self.privacy_unit.contributions]
+        records = options.contribution or 1
+        observed = {likelihood.name for part in self.parts for likelihood in part.table.likelihoods}
         # Without a unit the records may lie anywhere along all row axes, but for rows whose numbers of records are
         # public. Where nothing was said of people, and rows are observed apart, a person has a record in each; the
         # words say so.
-        public = said.n_records_is_public and not observed.isdisjoint(said.public)
+        public = options.n_records_is_public and not observed.isdisjoint(options.public)
         kinds = {"any"} | ({"own"} if public and records == 1 else set())
-        kinds |= {"each"} if said.contribution is None and said.counted is None else set()
+        kinds |= {"each"} if options.contribution is None and options.counted is None else set()
         # An entry of a unit may fill its bound in each observed variable of its own, and others hold one record.
-        few = said.is_bounded and not self.others and any(one.records < records for one in adds)
-        if few or (not said.unit and any(one.records != records or set(one.axes) - kinds for one in adds)):
+        is_low = options.is_bounded and not self.others and any(amount.records < records for amount in adds)
+        is_other = any(amount.records != records or set(amount.axes) - kinds for amount in adds)
+        if is_low or (is_other and not options.unit):
             raise ArgumentError(
                 "The tables allow for other records of a person than the plan states. Call plan() again."
             )
 
     def _check_numbers(self, part: PlannedTable) -> None:
         """Refuse a table whose mechanism is for other numbers of records, or whose public ones do not add up."""
-        part.mechanism.check_numbers(part.n_records, public=self.stated.n_records_is_public)
-        entries = [part.table.shape[axis] for axis in self.reading.public_axes(part.table.name)]
+        part.mechanism.check_numbers(part.n_records, public=self.unit_options.n_records_is_public)
+        entries = [part.table.shape[axis] for axis in self.privacy_unit.public_axes(part.table.name)]
         if len(part.totals) != (math.prod(entries) if entries else 0) or (
             part.totals and sum(part.totals) != part.n_records
         ):
@@ -276,10 +278,10 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
 
     def __repr__(self) -> str:
         # The tables that the one line of a plan names.
-        several = len(self.parts) > 3
-        shown = [f"{part.table.name!r} by {part.mechanism.kind}" for part in self.parts[: 3 - several]]
-        more = [f"{len(self.parts) - len(shown)} more tables"] if several else []
-        return f"Plan({', '.join([str(self.guarantee), *shown, *more])})"
+        is_long = len(self.parts) > 3
+        shown = [f"{part.table.name!r} by {part.mechanism.kind}" for part in self.parts[: 3 - is_long]]
+        rest = [f"{len(self.parts) - len(shown)} more tables"] if is_long else []
+        return f"Plan({', '.join([str(self.guarantee), *shown, *rest])})"
 
     def __str__(self) -> str:
         return str(self._report())
@@ -293,11 +295,11 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         return report(self)
 
     @cached_property
-    def reading(self) -> PrivacyUnit:
+    def privacy_unit(self) -> PrivacyUnit:
         """What one person can change, in numbers and in sentences."""
         shapes = tuple((part.table.name, part.table.shape) for part in self.parts)
         adds = tuple((part.table.name, part.mechanism.contributed.fitted(part.table.shape)) for part in self.parts)
-        return PrivacyUnit(self.stated, shapes, adds, self.groups, self.n_units, self.others)
+        return PrivacyUnit(self.unit_options, shapes, adds, self.groups, self.n_units, self.others)
 
     @property
     def statement(self) -> str:
@@ -307,27 +309,27 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
     @property
     def adjacency(self) -> str:
         """What one person can change."""
-        return self.stated.adjacency
+        return self.unit_options.adjacency
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
         """What else the guarantee rests on, in sentences."""
-        return assumed(self.reading, [part.table for part in self.parts])
+        return assumed(self.privacy_unit, [part.table for part in self.parts])
 
     @property
     def unit_label(self) -> str:
         """The name of the unit of privacy: "record", "person", "hospital, person", "at most 3 records"."""
-        return self.reading.label
+        return self.privacy_unit.label
 
     @property
     def protected(self) -> str:
         """Who is protected, and what two neighbouring data sets are, in sentences."""
-        return self.reading.protected
+        return self.privacy_unit.protected
 
     @property
     def contribution(self) -> int:
         """How many records of one table a unit holds at most."""
-        return max(self.reading.contribution(part.table.name).total(part.table.shape) for part in self.parts)
+        return max(self.privacy_unit.contribution(part.table.name).total(part.table.shape) for part in self.parts)
 
     @property
     def is_of_model(self) -> bool:
@@ -350,17 +352,17 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         return tuple(part for part in self.parts if issubclass(part.mechanism.output_kind, kind))
 
     @property
-    def together(self) -> tuple[tuple[PlannedTable, ...], ...]:
+    def noise_groups(self) -> tuple[tuple[PlannedTable, ...], ...]:
         """The sets of tables of which each shares one noise, that is drawn and read together."""
         sharing = {part.table.name: part for part in self.parts if part.mechanism.shared_noise is not None}
-        found: list[tuple[PlannedTable, ...]] = []
+        groups: list[tuple[PlannedTable, ...]] = []
         # All tables that share a noise are of the same people, so one group has the most of them.
         for group in sorted(self.groups, key=lambda group: -sum(name in sharing for name in group)):
             members = tuple(part for name, part in sharing.items() if name in group)
             if members:
-                found.append(members)
+                groups.append(members)
             sharing = {name: part for name, part in sharing.items() if name not in group}
-        return tuple(found)
+        return tuple(groups)
 
     @property
     def composition(self) -> PrivacyCurves:

@@ -46,15 +46,15 @@ class SimulatedNetwork:
         Of each table; with a target that of its probabilities given the other variables, which is all tables' alike.
         """
         if target is None:
-            found = {}
+            losses = {}
             for name, axes in self.axes.items():
-                there = tuple(self.codes[axis] for axis, _ in axes)
-                found[name] = float(np.mean(np.log(self.shares[name][there]) - np.log(estimates[name][there])))
-            return found
-        right = self.codes[target]
-        true, said = (self._given_others(tables, target) for tables in (self.shares, estimates))
-        at = right, np.arange(len(right))
-        return dict.fromkeys(self.axes, float(np.mean(true[at] - said[at])))
+                cells = tuple(self.codes[axis] for axis, _ in axes)
+                losses[name] = float(np.mean(np.log(self.shares[name][cells]) - np.log(estimates[name][cells])))
+            return losses
+        truth = self.codes[target]
+        log_true, log_estimated = (self._given_others(tables, target) for tables in (self.shares, estimates))
+        places = truth, np.arange(len(truth))
+        return dict.fromkeys(self.axes, float(np.mean(log_true[places] - log_estimated[places])))
 
     def _given_others(self, tables: Mapping[str, Array], target: str) -> Array:
         """Logarithms of the probabilities of the values of a variable given the others, shape (values, records)."""
@@ -111,21 +111,21 @@ def prediction_loss_of(
     rng = np.random.default_rng(seed)
     # Features are recorded because they tell the class, so one parent says twice as much where a class is predicted.
     scales = _SCALES if target is None else (2.0, 1.0, 0.2, 0.1)
-    made = [simulated_network(axes, n_records, rng, scales) for _ in range(models)]
+    networks = [simulated_network(axes, n_records, rng, scales) for _ in range(models)]
 
     def judge(mechanisms: Mechanisms) -> dict[str, float] | None:
         noise = np.random.default_rng(seed)
         errors = dict.fromkeys(axes, 0.0)
-        for one in made:
-            fitted = _fitted(one, mechanisms, float(n_records) if public else None, noise)
+        for network in networks:
+            fitted = _fitted(network, mechanisms, float(n_records) if public else None, noise)
             for name, mechanism in mechanisms.items():
                 estimate = fitted.get(name)
                 if estimate is None:
-                    estimate = estimated_shares(mechanism, priors[name], one.counts[name], public=public, rng=noise)
+                    estimate = estimated_shares(mechanism, priors[name], network.counts[name], public=public, rng=noise)
                 if estimate is None:
                     return None
                 fitted[name] = estimate
-            for name, error in one.lost(fitted, target).items():
+            for name, error in network.lost(fitted, target).items():
                 errors[name] += error / models
         return {name: max(error, 0.0) for name, error in errors.items()}
 
@@ -133,15 +133,15 @@ def prediction_loss_of(
 
 
 def _fitted(
-    made: SimulatedNetwork, mechanisms: Mechanisms, n_records: float | None, rng: np.random.Generator
+    network: SimulatedNetwork, mechanisms: Mechanisms, n_records: float | None, rng: np.random.Generator
 ) -> dict[str, Array]:
     """The shares of the tables that are fitted together, to simulated marginals of all of them."""
     measured = [
         measurements_of_table(
             name,
-            tuple(axis for axis, _ in made.axes[name]),
+            tuple(axis for axis, _ in network.axes[name]),
             mechanism,
-            mechanism.draw(made.counts[name], 1, sampler="fast", random_seed=rng),
+            mechanism.draw(network.counts[name], 1, sampler="fast", random_seed=rng),
         )
         for name, mechanism in mechanisms.items()
         if mechanism.output_kind is Marginals
@@ -158,31 +158,33 @@ def simulated_network(
     axes: Mapping[str, Axes], n_records: int, rng: np.random.Generator, scales: Sequence[float] = _SCALES
 ) -> SimulatedNetwork:
     """A network with log-linear tables, and records of it. A parent without a table of its own is uniform."""
-    own = {named[-1][0]: name for name, named in axes.items()}
-    lengths: dict[str, int] = {axis: length for named in axes.values() for axis, length in named}
-    parents: dict[str, Any] = {axis: {p for p, _ in axes[own[axis]][:-1]} if axis in own else () for axis in lengths}
+    table_of = {table[-1][0]: name for name, table in axes.items()}
+    lengths: dict[str, int] = {axis: length for table in axes.values() for axis, length in table}
+    parents: dict[str, Any] = dict.fromkeys(lengths, ()) | {
+        axis: {parent for parent, _ in axes[name][:-1]} for axis, name in table_of.items()
+    }
     codes: dict[str, Codes] = {}
     shares: dict[str, Array] = {}
     # Where there are more records, so many are simulated, and their counts are multiplied.
-    taken = min(n_records, 500_000)
+    n_simulated = min(n_records, 500_000)
     # Records by which predictions are judged.
-    many = taken + 20_000
+    size = n_simulated + 20_000
     for axis in TopologicalSorter(parents).static_order():
-        if axis not in own:
-            codes[axis] = rng.integers(lengths[axis], size=many)
+        if axis not in table_of:
+            codes[axis] = rng.integers(lengths[axis], size=size)
             continue
-        named = axes[own[axis]]
-        table = shares[own[axis]] = _shares(tuple(length for _, length in named), rng, scales)
-        rows = table[tuple(codes[parent] for parent, _ in named[:-1])]
-        drawn = (rows.cumsum(axis=-1) < rng.random((many, 1))).sum(axis=-1)
-        codes[axis] = np.minimum(drawn, lengths[axis] - 1)
+        name = table_of[axis]
+        shares[name] = _shares(tuple(length for _, length in axes[name]), rng, scales)
+        rows = shares[name][tuple(codes[parent] for parent, _ in axes[name][:-1])]
+        values = (rows.cumsum(axis=-1) < rng.random((size, 1))).sum(axis=-1)
+        codes[axis] = np.minimum(values, lengths[axis] - 1)
     counts: dict[str, Array] = {}
-    for name, named in axes.items():
-        shape = tuple(length for _, length in named)
-        where = np.ravel_multi_index(tuple(codes[axis][:taken] for axis, _ in named), shape)
-        seen = np.bincount(where, minlength=int(np.prod(shape))).reshape(shape)
-        counts[name] = np.rint(seen * (n_records / taken))
-    return SimulatedNetwork(axes, counts, shares, {axis: values[taken:] for axis, values in codes.items()})
+    for name, table in axes.items():
+        shape = tuple(length for _, length in table)
+        where = np.ravel_multi_index(tuple(codes[axis][:n_simulated] for axis, _ in table), shape)
+        observed = np.bincount(where, minlength=int(np.prod(shape))).reshape(shape)
+        counts[name] = np.rint(observed * (n_records / n_simulated))
+    return SimulatedNetwork(axes, counts, shares, {axis: values[n_simulated:] for axis, values in codes.items()})
 
 
 def _shares(shape: tuple[int, ...], rng: np.random.Generator, by_order: Sequence[float] = _SCALES) -> Array:
@@ -220,8 +222,8 @@ def expected_fit_errors(
     tables = tuple((part.table.name, axes_of(part.table), part.mechanism) for part in parts)
     sizes, cells = {part.n_records or 0 for part in parts}, sum(part.table.prior.size for part in parts)
     # Two tables of the same variable are no network; a text may say that there are two.
-    apart = len({axes[-1][0] for _, axes, _ in tables}) == len(tables)
-    if len(sizes) != 1 or 0 in sizes or cells > most_cells or not apart:
+    is_network = len({axes[-1][0] for _, axes, _ in tables}) == len(tables)
+    if len(sizes) != 1 or 0 in sizes or cells > most_cells or not is_network:
         return {}
     # At most 16 networks are simulated, of 800 cells together unless one has more.
     errors = _simulated(tables, sizes.pop(), public, min(16, max(1, 800 // cells)))
@@ -232,17 +234,17 @@ def expected_fit_errors(
 def _simulated(
     tables: tuple[tuple[str, Axes, TableMechanism], ...], n_records: int, public: bool, networks: int
 ) -> tuple[EstimateError, ...]:
-    axes = {name: own for name, own, _ in tables}
+    axes = {name: table_axes for name, table_axes, _ in tables}
     # A fixed seed is harmless: there is no data here, and what is planned twice comes out the same.
     rng = np.random.default_rng(20261123)
     kl, squares = np.zeros(len(tables)), np.zeros(len(tables))
     for _ in range(networks):
-        made = simulated_network(axes, n_records, rng)
+        network = simulated_network(axes, n_records, rng)
         mechanisms = {name: mechanism for name, _, mechanism in tables}
-        found = _fitted(made, mechanisms, float(n_records) if public else None, rng)
-        for i, name in enumerate(found):
-            p, q = made.shares[name], found[name]
-            in_rows = made.counts[name].sum(axis=-1)
+        fit = _fitted(network, mechanisms, float(n_records) if public else None, rng)
+        for i, name in enumerate(fit):
+            p, q = network.shares[name], fit[name]
+            in_rows = network.counts[name].sum(axis=-1)
             weights = in_rows / in_rows.sum() / networks
             kl[i] += np.sum(weights * np.sum(p * (np.log(p) - np.log(q)), axis=-1))
             squares[i] += np.sum(weights * np.mean((p - q) ** 2, axis=-1))

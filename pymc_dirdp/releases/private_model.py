@@ -133,33 +133,33 @@ def private_model(
                 "Leave all options out, or pass them to plan() instead: a plan of a model decides them."
             )
         options = source.options
-    given: Any = source.tables if isinstance(source, ModelPlan) else source
-    if isinstance(given, str | os.PathLike):
-        given = load(given)
-    if isinstance(given, Guarantee | Plan):
+    content: Any = source.tables if isinstance(source, ModelPlan) else source
+    if isinstance(content, str | os.PathLike):
+        content = load(content)
+    if isinstance(content, Guarantee | Plan):
         model = root_model(model)
-        found = read_model_or_ask(model, options, "dirdp.private_model(guarantee, model", plans=True)
-        chosen = plan_tables(given, found) if isinstance(given, Guarantee) else given
-        tables = table_model(found, None)
-        chosen = plan_for(chosen, tables)
+        parsed = read_model_or_ask(model, options, "dirdp.private_model(guarantee, model", plans=True)
+        plan = plan_tables(content, parsed) if isinstance(content, Guarantee) else content
+        counted = table_model(parsed, None)
+        plan = plan_for(plan, counted)
         # All that could be refused is refused here, before anything is published.
-        with_terms(found, chosen, n_prior)
-        sealed = Sealed(lambda: count_records(found, model), ledger)
+        with_terms(parsed, plan, n_prior)
+        sealed = Sealed(lambda: count_records(parsed, model), ledger)
         with warnings.catch_warnings():
             # Categories are the model's own values.
             warnings.simplefilter("ignore", CategoriesFromDataWarning)
-            release = sample_sealed(chosen, tables, sealed, random_seed=random_seed, progressbar=False)
-        private = with_terms(found, chosen, n_prior, _noisy_counts(open_verified(release)))
+            release = sample_sealed(plan, counted, sealed, random_seed=random_seed, progressbar=False)
+        private = with_terms(parsed, plan, n_prior, _noisy_counts(open_verified(release)))
         vars(private)[_RELEASE] = release
         _warn_left_out(model, private)
         return private
     if ledger is not None or random_seed is not None:
         raise ArgumentError("Leave ledger and random_seed out: this release was charged and drawn before.")
-    if not isinstance(given, dict):
-        return _of_releases({"": given}, root_model(model), options, n_prior)
-    if not given or not all(isinstance(name, str) and name for name in given):
+    if not isinstance(content, dict):
+        return _of_releases({"": content}, root_model(model), options, n_prior)
+    if not content or not all(isinstance(name, str) and name for name in content):
         raise ArgumentError("Expected a release for each of one or more names, such as {'may': release}.")
-    return _of_releases(given, model, options, n_prior)
+    return _of_releases(content, model, options, n_prior)
 
 
 def _noisy_counts(stored: LoadedRelease) -> dict[str, Array]:
@@ -178,8 +178,8 @@ def _of_releases(
     if isinstance(model, dict) and set(model) != set(releases):
         raise ArgumentError("Expected a model for each release, by the same names, or one model for all.")
     private, trees, identities = None, dict[str, xr.DataTree](), set[object]()
-    for name, given in releases.items():
-        tree: Any = load(given) if isinstance(given, str | os.PathLike) else given
+    for name, source in releases.items():
+        tree: Any = load(source) if isinstance(source, str | os.PathLike) else source
         stored = open_verified(tree)
         assert stored.release is not None
         if stored.release.identity in identities:
@@ -188,18 +188,18 @@ def _of_releases(
             )
         if options.adjacency not in (None, stored.plan.adjacency):
             raise ArgumentError(f"The release is for adjacency={stored.plan.adjacency!r}. Leave adjacency out.")
-        own = root_model(model[name] if isinstance(model, dict) else model)
+        analyst_model = root_model(model[name] if isinstance(model, dict) else model)
         # A release may have more cells than a new one gets without being asked.
-        most = max(math.prod(part.table.shape) for part in stored.plan.parts)
-        said = replace(options, adjacency=stored.plan.adjacency, max_cells=max(options.max_cells, most))
+        max_cells = max(math.prod(part.table.shape) for part in stored.plan.parts)
+        release_options = replace(options, adjacency=stored.plan.adjacency, max_cells=max(options.max_cells, max_cells))
         call = "releases" if name else "release"
-        found = read_model_or_ask(own, said, f"dirdp.private_model({call}, model", plans=False)
+        parsed = read_model_or_ask(analyst_model, release_options, f"dirdp.private_model({call}, model", plans=False)
         ending = f"_{name}" if name else ""
-        private = with_terms(found, stored.plan, n_prior, _noisy_counts(stored), base=private, suffix=ending)
+        private = with_terms(parsed, stored.plan, n_prior, _noisy_counts(stored), base=private, suffix=ending)
         trees[name] = tree
         identities.add(stored.release.identity)
         if len(trees) == 1:
-            _warn_left_out(own, private)
+            _warn_left_out(analyst_model, private)
     assert private is not None
     vars(private)[_RELEASE] = trees.get("", trees)
     return private
@@ -249,14 +249,14 @@ def release_of(model: pm.Model, name: str | None = None) -> xr.DataTree:
     >>> list(dirdp.releases.release_of(private)["mechanism"].children)
     ['cases']
     """
-    found = vars(model).get(_RELEASE) if isinstance(model, pm.Model) else None
-    if found is None:
+    release = vars(model).get(_RELEASE) if isinstance(model, pm.Model) else None
+    if release is None:
         raise ArgumentError(
             f"Expected a model from dirdp.private_model, got {type_name(model)} without a release. A copy of a private "
             "model has none: ask the private model itself."
         )
-    if isinstance(found, dict):
-        if name not in found:
-            raise ArgumentError(f"The model is of several releases. Pass name= one of {', '.join(found)}.")
-        found = found[name]
-    return found.copy(deep=True)  # type: ignore[no-any-return]
+    if isinstance(release, dict):
+        if name not in release:
+            raise ArgumentError(f"The model is of several releases. Pass name= one of {', '.join(release)}.")
+        release = release[name]
+    return release.copy(deep=True)  # type: ignore[no-any-return]

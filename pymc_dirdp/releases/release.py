@@ -29,7 +29,7 @@ from pymc_dirdp.releases.ledger_charge import Sealed, charge_release
 from pymc_dirdp.releases.opened import of_release
 from pymc_dirdp.releases.pairs import PairsPlan
 from pymc_dirdp.releases.pairs_drawn import sample_pairs
-from pymc_dirdp.releases.plan import Sampling, plan_for, refuse_unsaid_units, with_options
+from pymc_dirdp.releases.plan import Sampling, plan_for, refuse_unstated_unit, with_options
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.view import try_view, view
@@ -158,66 +158,66 @@ def sample_sealed(
     """
     ledger = sealed.ledger
     check_ledger_type(ledger)
-    chosen = plan_for(guarantee, model, progressbar=progressbar, **planning)
-    check_readable(chosen)
-    composition = chosen.composition
+    plan = plan_for(guarantee, model, progressbar=progressbar, **planning)
+    check_readable(plan)
+    composition = plan.composition
     # Verified again, on the exact curve and without tolerance: a plan may come from a file.
-    if not composition.satisfies(chosen.guarantee):
-        raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
-    for part in chosen.publishing(NoisyTable):
-        try_draws(part, public=chosen.reading.n_records_is_public)
+    if not composition.satisfies(plan.guarantee):
+        raise UnattainableError(f"The plan does not keep {plan.guarantee}, so nothing was drawn. Plan again.")
+    for part in plan.publishing(NoisyTable):
+        try_draws(part, public=plan.privacy_unit.n_records_is_public)
     # Everything that can fail without the data comes before the ledger.
-    source = randomness(random_seed, sampler=chosen.sampler)
-    try_view(chosen)
-    released = tuple(part.table for part in chosen.parts)
+    source = randomness(random_seed, sampler=plan.sampler)
+    try_view(plan)
+    released = tuple(part.table for part in plan.parts)
     warn_if_seeded("release", random_seed=random_seed)
     receipt = None
     if ledger is not None:
         receipt = charge_release(
-            chosen,
+            plan,
             ledger,
             what=", ".join(table.name for table in released),
             # The digest that the plan's own file has, also if another version of this library wrote it.
-            digest=guarantee.digest if isinstance(guarantee, Plan) else chosen.digest,
-            min_count=chosen.min_count,
-            groups=chosen.groups if len(chosen.groups) > 1 else None,
+            digest=guarantee.digest if isinstance(guarantee, Plan) else plan.digest,
+            min_count=plan.min_count,
+            groups=plan.groups if len(plan.groups) > 1 else None,
         )
-    for choice in chosen.after:
+    for choice in plan.after:
         choice.mark_released()
     facts = released if random_seed is None else None
-    counts = sealed.read(lambda records: _read(chosen, records()), receipt, facts)
+    counts = sealed.read(lambda records: _read(plan, records()), receipt, facts)
     warn_if_ranked(released, counts)
-    with Bar(len(chosen.parts), "tables", shown=progressbar) as bar:
-        output = drawn_outputs(chosen, counts, random_seed, bar)
-    one = identity(random_seed, output)
+    with Bar(len(plan.parts), "tables", shown=progressbar) as bar:
+        output = drawn_outputs(plan, counts, random_seed, bar)
+    release_identity = identity(random_seed, output)
     # Bins that nobody has paid for are remembered as long as somebody has them, and a cache is nobody: it has a copy.
-    copied = replace(chosen, after=tuple(map(copy, chosen.after))) if chosen.after else chosen
-    tree = view(of_release(Release(copied, source, one, receipt, output)))
-    return with_deterministics(tree, model, size_is_public=chosen.reading.n_records_is_public)
+    copied = replace(plan, after=tuple(map(copy, plan.after))) if plan.after else plan
+    tree = view(of_release(Release(copied, source, release_identity, receipt, output)))
+    return with_deterministics(tree, model, size_is_public=plan.privacy_unit.n_records_is_public)
 
 
-def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:
+def _read(plan: Plan, model: pm.Model) -> dict[str, Counts]:
     """The checked counts of all tables."""
-    tables = [part.table for part in chosen.parts]
+    tables = [part.table for part in plan.parts]
     observed = find_observations(tables, model)
-    counts = {table.name: read_counts([one for one in observed if one.table is table]) for table in tables}
-    check_people(observed, chosen.reading.options)
-    refuse_unsaid_units(chosen, model)
-    check_counts(tables, counts, chosen.reading.options)
-    for part in chosen.parts:
+    counts = {table.name: read_counts([item for item in observed if item.table is table]) for table in tables}
+    check_people(observed, plan.privacy_unit.options)
+    refuse_unstated_unit(plan, model)
+    check_counts(tables, counts, plan.privacy_unit.options)
+    for part in plan.parts:
         part.mechanism.check(counts[part.table.name])
     return counts
 
 
-def drawn_outputs(chosen: Plan, counts: Mapping[str, Counts], random_seed: Seed, bar: Bar) -> dict[str, Output]:
+def drawn_outputs(plan: Plan, counts: Mapping[str, Counts], random_seed: Seed, bar: Bar) -> dict[str, Output]:
     """The outputs of the mechanisms, by table."""
     # All tables use one generator, so no two of them share their noise. Without a seed the exact sampler takes its bits
     # from the operating system itself.
-    sampler = chosen.sampler
+    sampler = plan.sampler
     source = None if sampler == "exact" and random_seed is None else generator(random_seed)
     output: dict[str, Output] = {}
     shared: dict[str, Output] = {}
-    for first, *others in chosen.together:
+    for first, *others in plan.noise_groups:
         names = [part.table.name for part in (first, *others)]
         drawn_together = first.mechanism.draw_together(
             [part.mechanism for part in others],
@@ -226,10 +226,10 @@ def drawn_outputs(chosen: Plan, counts: Mapping[str, Counts], random_seed: Seed,
             random_seed=source,
         )
         shared |= dict(zip(names, drawn_together, strict=True))
-    for part in chosen.parts:
+    for part in plan.parts:
         name = part.table.name
         drawn = shared.get(name) or part.mechanism.draw(
-            counts[name], chosen.released_draws, sampler=sampler, random_seed=source, n_records=part.n_records
+            counts[name], plan.released_draws, sampler=sampler, random_seed=source, n_records=part.n_records
         )
         output[name] = drawn.of_beta if part.table.family == "beta" else drawn
         bar.advance()

@@ -19,7 +19,7 @@ from pymc_dirdp.releases.facts import lines_of, no_guarantee, title_of
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import LoadedRelease, content_of, open_release
 from pymc_dirdp.releases.plan_types import Plan
-from pymc_dirdp.releases.verification import verified, verify
+from pymc_dirdp.releases.verification import verify_loaded, verify
 from pymc_dirdp.releases.view import LEFT_OUT, view
 from pymc_dirdp.releases.wording import abbreviated
 
@@ -71,9 +71,9 @@ def report(release: Any, *, full: bool = False) -> Report:
     source = content_of(release)
     if isinstance(source, Claiming | Ledger):
         title, facts = source._facts()
-        if isinstance(source, Claiming) and not (found := verify(release)).follows:
+        if isinstance(source, Claiming) and not (verification := verify(release)).follows:
             others = {heading: lines for heading, lines in facts.items() if heading != "Guarantee"}
-            title, facts = found.headline, {"Answer": [], **no_guarantee(found.failures), **others}
+            title, facts = verification.headline, {"Answer": [], **no_guarantee(verification.failures), **others}
         return Report(title, _sections(facts) if full else _screen(facts))
     tree = release if isinstance(release, xr.DataTree) else None
     stored = (
@@ -83,7 +83,7 @@ def report(release: Any, *, full: bool = False) -> Report:
         if isinstance(source, Plan)
         else open_release(source)
     )
-    verification = verified(stored, tree)
+    verification = verify_loaded(stored, tree)
     facts = lines_of(stored, verification.failures)
     title = title_of(stored) if verification.follows else verification.headline
     if full:
@@ -124,22 +124,22 @@ def _picture(release: xr.DataTree, *, level: float = 0.95, most_dots: int = 16, 
     """
     stored = open_release(release)
     (name, table), *_ = stored.tables.items()
-    sizes = [one.prior.size for one in stored.tables.values()]
+    sizes = [table.prior.size for table in stored.tables.values()]
     if sizes[0] > most_dots or sum(sizes) > most_cells:
         return ""
     try:
-        found = inferences(release, {}, {}, None, same_records=True).distributions.estimate([level])[name]
+        estimate = inferences(release, {}, {}, None, same_records=True).distributions.estimate([level])[name]
     except DirdpError:
         return ""  # Nothing is inferred without a prior of a private number of records, for example.
     total = table.prior.sum(axis=-1, keepdims=True)
     tails = np.array([(1 - level) / 2, (1 + level) / 2]).reshape(2, *[1] * table.prior.ndim)
     before = betaincinv(table.prior, total - table.prior, tails).reshape(2, -1).T
     # A Beta shows the probability of success; that of failure is its mirror image.
-    shown = slice(None, None, 2 if table.family == "beta" else 1)
-    drawn = view(stored)["posterior"].to_dataset()[name].isel(chain=0, draw=0)
-    labels = [", ".join(map(str, cell)) or name for cell in product(*(drawn[dim].values for dim in drawn.dims))]
-    means, ends = found.share_means.ravel()[shown], found.share_intervals[0].reshape(-1, 2)[shown]
-    rows = list(zip(labels, means.tolist(), ends.tolist(), before[shown].tolist(), drawn.values.ravel(), strict=True))
+    cells = slice(None, None, 2 if table.family == "beta" else 1)
+    draw = view(stored)["posterior"].to_dataset()[name].isel(chain=0, draw=0)
+    labels = [", ".join(map(str, cell)) or name for cell in product(*(draw[dim].values for dim in draw.dims))]
+    means, ends = estimate.share_means.ravel()[cells], estimate.share_intervals[0].reshape(-1, 2)[cells]
+    rows = list(zip(labels, means.tolist(), ends.tolist(), before[cells].tolist(), draw.values.ravel(), strict=True))
     return dots(
         rows, f"{name}: means and {level:.0%} intervals given the release; grey, the prior's; ticks, the release"
     )

@@ -19,7 +19,7 @@ from pymc_dirdp.privacy.odds import randomness
 from pymc_dirdp.releases.claims import Claiming
 from pymc_dirdp.releases.facts import ERRORS, deployment_of, lines_of
 from pymc_dirdp.releases.opened import LoadedRelease, content_of, open_release
-from pymc_dirdp.releases.verification import Verification, verified, verify
+from pymc_dirdp.releases.verification import Verification, verify_loaded, verify
 from pymc_dirdp.signatures import user_facing
 
 type Lines = tuple[tuple[str, str], ...]
@@ -148,12 +148,12 @@ def statement(release: xr.DataTree | str | PathLike[str] | Ledger | Stating) -> 
     if isinstance(source, Stating):
         return _of_stating(source, verify(release))
     stored = source if isinstance(source, LoadedRelease) else open_release(source)
-    verification = verified(stored, release if isinstance(release, xr.DataTree) else None)
+    verification = verify_loaded(stored, release if isinstance(release, xr.DataTree) else None)
     _refuse_false(verification)
     lines = selected(lines_of(stored, verification.failures), ("Guarantee", ERRORS, "Use"), 1)
     numbers = randomness(table.mechanism.log_no_noise for table in stored.tables.values())
     verb = "was" if len(stored.tables) == 1 else "were"
-    return _stated(verification, deployment_of(stored), lines, verb, numbers)
+    return _statement_of(verification, deployment_of(stored), lines, verb, numbers)
 
 
 def _refuse_false(verification: Verification) -> None:
@@ -173,14 +173,14 @@ def _of_stating(source: Stating, verification: Verification) -> Statement:
     # A seed leaves no guarantee to state.
     headings = ("Guarantee",) * verification.follows + ("Noise", "Rules", "Use")
     lines = selected(facts, headings, 1)
-    return _stated(verification, stated, lines, "were", "The numbers are random on purpose.")
+    return _statement_of(verification, stated, lines, "were", "The numbers are random on purpose.")
 
 
-def _stated(verification: Verification, stated: Deployment, lines: Lines, verb: str, numbers: str) -> Statement:
+def _statement_of(verification: Verification, stated: Deployment, lines: Lines, verb: str, numbers: str) -> Statement:
     """The statement of a release that verifies, or that was drawn with a seed."""
     if not verification.follows:
         none: dict[str, Any] = {"flavor": "none: drawn with a seed", "epsilon": None, "delta": None, "parameters": {}}
-        return Statement("NOT PRIVATE", _seeded(stated.product), (("privacy", "none"), *lines), stated.row | none)
+        return Statement("NOT PRIVATE", _seed_warning(stated.product), (("privacy", "none"), *lines), stated.row | none)
     return Statement("Privacy", stated.odds.paragraph(f"{stated.product} {verb} published", numbers), lines, stated.row)
 
 
@@ -194,7 +194,7 @@ def _of_ledger(ledger: Ledger) -> Statement:
     return Statement("Privacy", text, selected(facts, ("Guarantee", "Entries", "Notes"), 1), stated.row)
 
 
-def _seeded(product: str) -> str:
+def _seed_warning(product: str) -> str:
     return (
         f"{product}: drawn with a seed, so anyone who knows or guesses the "
         "seed computes the draw again and learns about the data. No guarantee of privacy is made. Do not publish it."
@@ -205,7 +205,7 @@ def _markdown(text: str) -> str:
     """A text that Markdown shows as it is, also in a cell of a table."""
     # Signs that begin something in Markdown, or in a page made of it, as an underscore within a word does not; and what
     # browsers and GitHub turn into a link.
-    marked = re.compile(r"([\\`*{}\[\]#!|~$]|(?<![^\W_])_|_(?![^\W_]))")
-    safe = marked.sub(r"\\\1", visible(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    linked = re.compile(r"(?<=[a-z])(:)(?=/)|(?<=www)(\.)|(@)", re.IGNORECASE)
-    return linked.sub(lambda found: f"&#{ord(found.group(0))};", safe)
+    special = re.compile(r"([\\`*{}\[\]#!|~$]|(?<![^\W_])_|_(?![^\W_]))")
+    safe = special.sub(r"\\\1", visible(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    link = re.compile(r"(?<=[a-z])(:)(?=/)|(?<=www)(\.)|(@)", re.IGNORECASE)
+    return link.sub(lambda match: f"&#{ord(match.group(0))};", safe)

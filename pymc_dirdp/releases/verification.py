@@ -25,7 +25,7 @@ from pymc_dirdp.releases.pairs import PairsRelease
 from pymc_dirdp.releases.pairs_view import seed_of, tree_of_pairs
 from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.view import LEFT_OUT, view
-from pymc_dirdp.releases.wording import NOTHING_ELSE, believed
+from pymc_dirdp.releases.wording import NOTHING_ELSE, plan_assumptions
 from pymc_dirdp.signatures import user_facing
 from pymc_dirdp.texts.grammar import library_version
 
@@ -73,7 +73,7 @@ class Verification(Labelled):
     stated: Guarantee
     recomputed: Guarantee | None
     checks: tuple[Check, ...]
-    believed: tuple[str, ...]
+    assumptions: tuple[str, ...]
     is_full: bool = False
     mechanisms: Mapping[str, Mechanism] = field(default_factory=dict, hash=False)
     what: str = "release"
@@ -122,11 +122,11 @@ class Verification(Labelled):
         lines = [(check.name, f"{'ok' if check.passed else 'FAILED'}: {check.sentence}") for check in shown_checks]
         lines += self.failures[-1:]
         if self.is_full:
-            sentences = (f"{text[0].upper()}{text[1:]}." for text in self.believed)
+            sentences = (f"{text[0].upper()}{text[1:]}." for text in self.assumptions)
             return self.headline, [("", [*lines, *(("to believe", sentence) for sentence in sentences)])]
         passed = ", ".join(check.name for check in self.checks if check.passed)
-        more = f"no file shows that its numbers came from data; what was found: print(dirdp.verify({self.what}).full)"
-        return self.headline, [("", [*lines, ("ok", passed), ("more", more)])]
+        hint = f"no file shows that its numbers came from data; what was found: print(dirdp.verify({self.what}).full)"
+        return self.headline, [("", [*lines, ("ok", passed), ("more", hint)])]
 
 
 @user_facing
@@ -182,19 +182,19 @@ def verify(
     True
     """
     if isinstance(release, Ledger):
-        return verified_ledger(release, head)
+        return verify_ledger(release, head)
     if head is not None:
         raise ArgumentError("head is that of a ledger: dirdp.verify(ledger, head=...). Leave it out.")
     source = content_of(release)
     tree = release if isinstance(release, xr.DataTree) else None
     if isinstance(source, Claiming):
-        return decided(source._claim(), *_same_pairs(source, tree))
+        return verify_claim(source._claim(), *_same_pairs(source, tree))
     if isinstance(source, Plan):
-        return verified(LoadedRelease(source))
-    return verified(source if isinstance(source, LoadedRelease) else open_release(source), tree)
+        return verify_loaded(LoadedRelease(source))
+    return verify_loaded(source if isinstance(source, LoadedRelease) else open_release(source), tree)
 
 
-def verified(stored: LoadedRelease, tree: xr.DataTree | None = None) -> Verification:
+def verify_loaded(stored: LoadedRelease, tree: xr.DataTree | None = None) -> Verification:
     """Verify a release that was opened, with the tree that it came in; or a plan, which has neither."""
     checks: tuple[Check, ...] = ()
     if stored.release is not None:
@@ -206,22 +206,22 @@ def verified(stored: LoadedRelease, tree: xr.DataTree | None = None) -> Verifica
         "plan" if stored.release is None else "release",
         plan.guarantee,
         stored.curves,
-        (everyone, *believed(plan, released=stored.release is not None), NOTHING_ELSE),
+        (everyone, *plan_assumptions(plan, released=stored.release is not None), NOTHING_ELSE),
         plan.library_version,
         checks,
         stored.reproducible,
         {part.table.name: part.mechanism for part in plan.parts},
     )
-    return decided(claim)
+    return verify_claim(claim)
 
 
-def verified_ledger(ledger: Ledger, head: str | None = None) -> Verification:
+def verify_ledger(ledger: Ledger, head: str | None = None) -> Verification:
     """Verify a ledger: every entry by its hash, all of them by the limit, and an earlier head."""
     stated, problem = ledger.limit, None
-    taken: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
     try:
         ledger._verified(head)
-        stated, taken = ledger.guarantee, assumptions_of(ledger.entries())
+        stated, assumptions = ledger.guarantee, assumptions_of(ledger.entries())
     except LedgerError as error:
         problem = str(error)
     passed = "Every entry has its hash, and together they keep the limit"
@@ -230,26 +230,26 @@ def verified_ledger(ledger: Ledger, head: str | None = None) -> Verification:
         stated,
         None if problem else stated,
         (_check("entries", problem, passed),),
-        (*taken, NOTHING_ELSE, "a file was not written again whole"),
+        (*assumptions, NOTHING_ELSE, "a file was not written again whole"),
         what="ledger",
     )
 
 
-def decided(claim: Claim, *more: Check) -> Verification:
+def verify_claim(claim: Claim, *extra_checks: Check) -> Verification:
     """The verification of what something states of itself."""
-    keeps, recomputed = _recomputed(claim.guarantee, claim.curves)
-    seeded = "it was drawn with a seed, so anyone who knows or guesses the seed computes the draw again."
-    made = f"Made by version {shown(claim.library_version)}, checked by version {library_version()!r}."
+    holds, recomputed = _recomputed(claim.guarantee, claim.curves)
+    seed_problem = "it was drawn with a seed, so anyone who knows or guesses the seed computes the draw again."
+    versions = f"Made by version {shown(claim.library_version)}, checked by version {library_version()!r}."
     checks = [
         *(
             []
             if claim.what == "plan"
-            else [_check("randomness", seeded if claim.is_seeded else None, "No seed was used.")]
+            else [_check("randomness", seed_problem if claim.is_seeded else None, "No seed was used.")]
         ),
-        _guarantee(claim.guarantee, keeps, recomputed),
+        _guarantee(claim.guarantee, holds, recomputed),
         *claim.checks,
-        *more,
-        Check("library", True, made),
+        *extra_checks,
+        Check("library", True, versions),
     ]
     # Nothing is guaranteed by what anybody can compute again, or by a tree that says other things.
     if not all(check.passed or check.name == "guarantee" for check in checks):
@@ -267,9 +267,9 @@ def _recomputed(stated: Guarantee, curves: PrivacyCurves) -> tuple[bool, Guarant
     return False, None
 
 
-def _guarantee(stated: Guarantee, keeps: bool, recomputed: Guarantee | None) -> Check:
+def _guarantee(stated: Guarantee, holds: bool, recomputed: Guarantee | None) -> Check:
     instead = "no other of its kind could be computed that does" if recomputed is None else f"{recomputed} does"
-    problem = None if keeps else f"{stated} does not hold; {instead}."
+    problem = None if holds else f"{stated} does not hold; {instead}."
     return _check("guarantee", problem, f"{stated} holds on the exact curves.")
 
 
@@ -291,22 +291,22 @@ def _same_pairs(source: Claiming, tree: xr.DataTree | None) -> tuple[Check, ...]
     return (_same_view(tree_of_pairs(source, seed_of(tree)), tree, source.text),)
 
 
-def _same_view(own: xr.DataTree, tree: xr.DataTree, text: str) -> Check:
+def _same_view(view: xr.DataTree, tree: xr.DataTree, text: str) -> Check:
     """Whether a tree is the one that follows from its text, but for what was computed of its draws."""
-    beside = ", ".join(map(shown, _computed_beside(tree, own)))
-    but = f", but for {beside}, which the text does not hold" if beside else ""
-    return _check("view", _other_view(own, tree, text), f"The tree is the one that follows from its text{but}.")
+    names = ", ".join(map(shown, _extra_names(tree, view)))
+    exception = f", but for {names}, which the text does not hold" if names else ""
+    return _check("view", _other_view(view, tree, text), f"The tree is the one that follows from its text{exception}.")
 
 
-def _other_view(own: xr.DataTree, tree: xr.DataTree, text: str) -> str | None:
+def _other_view(view: xr.DataTree, tree: xr.DataTree, text: str) -> str | None:
     """What of a tree does not follow from its text, in a sentence; None if all of it does."""
-    ours, theirs = ({node.path: node.to_dataset() for node in one.subtree} for one in (own, tree))
-    if "/posterior" in ours and "/posterior" in theirs:
-        theirs["/posterior"] = _without(theirs["/posterior"], _computed_beside(tree, own))
-    for path in [*ours, *theirs]:
-        if path not in theirs:
+    groups, tree_groups = ({node.path: node.to_dataset() for node in root.subtree} for root in (view, tree))
+    if "/posterior" in groups and "/posterior" in tree_groups:
+        tree_groups["/posterior"] = _without(tree_groups["/posterior"], _extra_names(tree, view))
+    for path in [*groups, *tree_groups]:
+        if path not in tree_groups:
             return f"The group {shown(path)} is missing. Open the file again."
-        if path not in ours or not _alike(ours[path], theirs[path], text):
+        if path not in groups or not _is_close(groups[path], tree_groups[path], text):
             return (
                 f"The group {shown(path)} of the tree does not follow from its text. All functions read the text; "
                 "print(dirdp.report(release)) shows what it says."
@@ -314,44 +314,44 @@ def _other_view(own: xr.DataTree, tree: xr.DataTree, text: str) -> str | None:
     return None
 
 
-def _computed_beside(tree: xr.DataTree, own: xr.DataTree) -> list[str]:
+def _extra_names(tree: xr.DataTree, view: xr.DataTree) -> list[str]:
     """What stands beside the draws of the text, such as Deterministics."""
     if "posterior" not in tree.children:
         return []
-    return [str(name) for name in tree["posterior"].to_dataset().variables if name not in own["posterior"].variables]
+    return [str(name) for name in tree["posterior"].to_dataset().variables if name not in view["posterior"].variables]
 
 
-def _without(draws: xr.Dataset, beside: list[str]) -> xr.Dataset:
-    own = draws.drop_vars(beside)
-    own.attrs = {name: value for name, value in draws.attrs.items() if name != LEFT_OUT}
-    return own
+def _without(draws: xr.Dataset, names: list[str]) -> xr.Dataset:
+    draws_of_text = draws.drop_vars(names)
+    draws_of_text.attrs = {name: value for name, value in draws.attrs.items() if name != LEFT_OUT}
+    return draws_of_text
 
 
-def _alike(one: xr.Dataset, other: xr.Dataset, text: str) -> bool:
+def _is_close(expected: xr.Dataset, other: xr.Dataset, text: str) -> bool:
     """Whether two groups say the same, but for the last digits of what was computed."""
-    if set(one.variables) != set(other.variables) or set(one.coords) != set(other.coords):
+    if set(expected.variables) != set(other.variables) or set(expected.coords) != set(other.coords):
         return False
-    if not _same_attributes(one.attrs, other.attrs):
+    if not _same_attributes(expected.attrs, other.attrs):
         return False
-    for name, variable in one.variables.items():
-        found = other.variables[name]
-        if variable.dims != found.dims or variable.shape != found.shape or found.attrs:
+    for name, variable in expected.variables.items():
+        actual = other.variables[name]
+        if variable.dims != actual.dims or variable.shape != actual.shape or actual.attrs:
             return False
-        if is_untouched(found, text):
+        if is_untouched(actual, text):
             continue
-        mine, its = variable.values, found.values
-        numbers = mine.dtype.kind in "fiu" and its.dtype.kind in "fiu"
-        if not (np.allclose(mine, its, rtol=_ROUNDING, atol=0, equal_nan=True) if numbers else np.all(mine == its)):
+        a, b = variable.values, actual.values
+        are_numbers = a.dtype.kind in "fiu" and b.dtype.kind in "fiu"
+        if not (np.allclose(a, b, rtol=_ROUNDING, atol=0, equal_nan=True) if are_numbers else np.all(a == b)):
             return False
     return True
 
 
-def _same_attributes(mine: dict[Any, Any], its: dict[Any, Any]) -> bool:
-    if set(mine) != set(its):
+def _same_attributes(expected: dict[Any, Any], actual: dict[Any, Any]) -> bool:
+    if set(expected) != set(actual):
         return False
     return all(
-        math.isclose(value, its[name], rel_tol=_ROUNDING) or value == its[name]
-        if isinstance(value, int | float) and isinstance(its[name], int | float | np.number)
-        else type(its[name]) is type(value) and value == its[name]
-        for name, value in mine.items()
+        math.isclose(value, actual[name], rel_tol=_ROUNDING) or value == actual[name]
+        if isinstance(value, int | float) and isinstance(actual[name], int | float | np.number)
+        else type(actual[name]) is type(value) and value == actual[name]
+        for name, value in expected.items()
     )

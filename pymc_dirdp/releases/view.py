@@ -115,7 +115,7 @@ def _draws(stored: LoadedRelease) -> dict[str, xr.Variable]:
         dims = ["chain", "draw", *share_dims(table.part.table)]
         shape = (1, stored.plan.released_draws, *table.part.table.released_shape)
         if table.output.shares is None:
-            variables[name] = _deferred(stored, dims, shape, _drawn(name))
+            variables[name] = _deferred(stored, dims, shape, _draws_of(name))
         else:
             variables[name] = xr.Variable(dims, np.array(table.draws).reshape(shape))
     return variables
@@ -150,7 +150,7 @@ def deferred(
     return xr.Variable(dims, MemoryCachedArray(array) if printed else LazilyIndexedArray(array))
 
 
-def _drawn(name: str) -> Callable[[LoadedRelease], Array]:
+def _draws_of(name: str) -> Callable[[LoadedRelease], Array]:
     return lambda stored: stored.draws[name]
 
 
@@ -186,22 +186,22 @@ def posterior_group(variables: Mapping[str, xr.Variable], plan: Plan, marks: dic
     return xr.Dataset(dict(variables), coords, marks)
 
 
-def try_view(chosen: Plan) -> None:
+def try_view(plan: Plan) -> None:
     """Refuse names and dims that do not fit, before anything is spent: a public draw is shown like the release."""
-    stored = LoadedRelease(chosen)
-    for part in chosen.parts:
+    stored = LoadedRelease(plan)
+    for part in plan.parts:
         mechanism_group(part, stored)
-    privacy_group(chosen, stored.curves.pure_epsilon)
+    privacy_group(plan, stored.curves.pure_epsilon)
     # The middle of the simplex in every row.
     middle = {
         part.table.name: xr.Variable(
             ["chain", "draw", *share_dims(part.table)],
             np.full((1, 1, *part.table.released_shape), 1 / part.table.n_categories),
         )
-        for part in chosen.parts
+        for part in plan.parts
     }
     try:
-        fits = set(posterior_group(middle, chosen, {}).data_vars) == set(middle)
+        fits = set(posterior_group(middle, plan, {}).data_vars) == set(middle)
     except ValueError:
         fits = False
     if not fits:
@@ -253,7 +253,7 @@ def mechanism_group(part: PlannedTable, stored: LoadedRelease) -> xr.Dataset:
         else:
             attrs[fact.name] = json.dumps(value) if fact.kind == "list" else value
     if part.totals:
-        axes = plan.reading.public_axes(table.name)
+        axes = plan.privacy_unit.public_axes(table.name)
         totals = np.reshape(np.array(part.totals, dtype=np.float64), [table.shape[axis] for axis in axes])
         variables[PUBLIC_TOTALS] = ([dims[axis] for axis in axes], totals)
     if (steps := mechanism.steps(sampler, part.n_records)) is not None:
@@ -272,7 +272,7 @@ def privacy_group(plan: Plan, pure_epsilon: float) -> xr.Dataset:
             **asdict(plan.guarantee),
             "statement": str(plan.guarantee),
             "adjacency": adjacency_by_name(plan.adjacency).name,
-            "neighbours": plan.reading.neighbours,
+            "neighbours": plan.privacy_unit.neighbours,
             "unit": plan.unit_label,
             "protected": plan.protected,
             "assumptions": json.dumps(plan.assumptions),
@@ -291,18 +291,18 @@ def _utility(stored: LoadedRelease) -> xr.Dataset:
     names = list(stored.tables)
     dataset = xr.Dataset(
         {
-            number.name: _deferred(stored, ["table"], (len(names),), _expected(number.name))
+            number.name: _deferred(stored, ["table"], (len(names),), _error_of(number.name))
             for number in fields(ExpectedErrors)
         },
         {"table": names},
-        {"records": records_word(stored.plan.reading)},
+        {"records": records_word(stored.plan.privacy_unit)},
     )
     if any(part.n_records is None for part in stored.plan.parts):
         dataset.attrs["note"] = NO_NUMBER
     return dataset
 
 
-def _expected(number: str) -> Callable[[LoadedRelease], Array]:
+def _error_of(number: str) -> Callable[[LoadedRelease], Array]:
     return lambda stored: np.array([getattr(error, number) for error in stored.errors.values()], dtype=np.float64)
 
 
@@ -329,8 +329,8 @@ def tree_of(groups: Mapping[str, xr.Dataset], kind: type[xr.DataTree] = xr.DataT
     tree : xarray.DataTree
     """
     shared = {path.split("/")[1] for path in groups if path.count("/") > 1}
-    alone = {path for path in groups if path.count("/") == 1 and path[1:] not in shared and hasattr(xr.DataTree, _PUT)}
-    tree = kind.from_dict({path: xr.Dataset() if path in alone else one for path, one in groups.items()})
-    for path in alone:
+    lone = {path for path in groups if path.count("/") == 1 and path[1:] not in shared and hasattr(xr.DataTree, _PUT)}
+    tree = kind.from_dict({path: xr.Dataset() if path in lone else group for path, group in groups.items()})
+    for path in lone:
         getattr(tree[path], _PUT)(groups[path].copy(deep=False))
     return tree

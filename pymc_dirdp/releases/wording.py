@@ -73,7 +73,7 @@ def warn_if_weak(guarantee: Guarantee, n_records: int | None, *, large_epsilon: 
         warn(" ".join(problems), WeakGuaranteeWarning)
 
 
-def warn_if_few(chosen: "Plan") -> None:
+def warn_if_few(plan: "Plan") -> None:
     """Warn the user of tables with more cells than a fifth of their records, by public numbers.
 
     Where the number of records is private, the size to plan for stands in its place. A private model has fewer
@@ -81,7 +81,7 @@ def warn_if_few(chosen: "Plan") -> None:
     """
     few = [
         part
-        for part in chosen.parts
+        for part in plan.parts
         # Marginals of a network leave out what their noise hides, so its tables may have many cells.
         if part.mechanism.output_kind is not Marginals
         and part.table.n_categories > 1
@@ -91,7 +91,7 @@ def warn_if_few(chosen: "Plan") -> None:
     if not few:
         return
     name, cells, size = few[0].table.name, few[0].table.prior.size, few[0].n_records or 0
-    records = f"{size} records" if chosen.reading.n_records_is_public else f"the {size} records that you plan for"
+    records = f"{size} records" if plan.privacy_unit.n_records_is_public else f"the {size} records that you plan for"
     warn(
         f"{name!r} has {cells} cells for {records}, {size / cells:.2g} in a cell on average"
         f"{'; other tables have too many, too' * (len(few) > 1)}. Noise hides most of such small counts, and the "
@@ -188,8 +188,8 @@ def records_word(reading: PrivacyUnit) -> str:
 def totals_in_words(totals: Sequence[int]) -> str:
     """The public numbers of records of parts of the rows of a table, in words."""
     least, most = min(totals), max(totals)
-    many = f"{least}" if least == most else f"{least} to {most}"
-    return f"{many} in each of {len(totals)} parts of its rows"
+    numbers = f"{least}" if least == most else f"{least} to {most}"
+    return f"{numbers} in each of {len(totals)} parts of its rows"
 
 
 def assumed(reading: PrivacyUnit, tables: Iterable[Table]) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ def assumed(reading: PrivacyUnit, tables: Iterable[Table]) -> tuple[str, ...]:
     return (*(sentence for sentence, needed in fixed.items() if needed), *named)
 
 
-def believed(plan: "Plan", *, released: bool) -> tuple[str, ...]:
+def plan_assumptions(plan: "Plan", *, released: bool) -> tuple[str, ...]:
     """What has to be believed or asked for, because no file can show it.
 
     Parameters
@@ -219,7 +219,7 @@ def believed(plan: "Plan", *, released: bool) -> tuple[str, ...]:
         Whether the plan was carried out.
     """
     fast = "the guarantee is proved for the ideal distribution, from which draws in floating point differ"
-    drawn = f"the release is drawn as the plan says, once, by the {plan.sampler} sampler"
+    intention = f"the release is drawn as the plan says, once, by the {plan.sampler} sampler"
     records = {part.table.name: part.mechanism.assumed_records for part in plan.parts}
     return (
         "the prior, the categories and all options were chosen without the data",
@@ -233,6 +233,6 @@ def believed(plan: "Plan", *, released: bool) -> tuple[str, ...]:
         ),
         *([f"{filled_cells(plan.min_count)}, in every data set that could occur"] if plan.min_count > 0 else []),
         *(f"the {choice.kind} came from the mechanism that the file states, once" for choice in plan.after),
-        f"the release was drawn as it says, once, by the {plan.sampler} sampler" if released else drawn,
+        f"the release was drawn as it says, once, by the {plan.sampler} sampler" if released else intention,
         *([fast] if plan.sampler == "fast" else []),
     )

@@ -417,7 +417,7 @@ def test_tables_of_different_people_do_not_share_a_noise():
     with pytest.raises(ArgumentError, match="same people"):
         dirdp.plan(PURE, model, mechanism="joint", disjoint=[["p0"], ["p1"]])
     plan = dirdp.plan(PURE, model, mechanism="joint", disjoint=apart)
-    assert [len(parts) for parts in plan.together] == [2, 2]
+    assert [len(parts) for parts in plan.noise_groups] == [2, 2]
     release = dirdp.sample(plan, model)
     assert dirdp.verify(release)
     auto = dirdp.plan(PURE, model, mechanism="auto", disjoint=apart)

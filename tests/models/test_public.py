@@ -434,7 +434,7 @@ def test_rows_of_chance_are_no_stages():
 
 
 def public_of(model, **said):
-    return plan(TARGET, model, mechanism="geometric", **said).reading.options.public
+    return plan(TARGET, model, mechanism="geometric", **said).privacy_unit.options.public
 
 
 def test_all_is_public_that_changes_something():

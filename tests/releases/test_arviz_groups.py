@@ -301,4 +301,4 @@ def test_noise_that_tables_share_is_replicated_together():
     found = dirdp.analyse(release, 50, random_seed=1)
     for name in ("p", "q"):
         assert found.posterior_predictive[name].dims[2:] == found.observed_data[name].dims
-    assert open_release(release).plan.together
+    assert open_release(release).plan.noise_groups

@@ -87,8 +87,8 @@ def test_numbers_and_words_that_no_plan_has(model, plan):
     refused(plan, {"strategy": "best"}, model, dirdp.errors.ArgumentError, "strategy")
     refused(plan, {"objective": "fame"}, model, dirdp.errors.ArgumentError, "objective")
     refused(plan, {"others": True}, model, dirdp.errors.UnsupportedModelError, "not the one that was planned")
-    stated = replace(plan.stated, adjacency="add-remove")
-    refused(plan, {"stated": stated}, model, dirdp.errors.ArgumentError, "what its mechanisms assume")
+    stated = replace(plan.unit_options, adjacency="add-remove")
+    refused(plan, {"unit_options": stated}, model, dirdp.errors.ArgumentError, "what its mechanisms assume")
 
 
 def test_a_release_names_the_version_that_drew_it(model, plan):

@@ -66,7 +66,7 @@ def diagnosis(release):
 
 
 VERBS = {
-    "verify": ("hair", lambda r: (bool(dirdp.verify(r)), dirdp.verify(r).recomputed, dirdp.verify(r).believed)),
+    "verify": ("hair", lambda r: (bool(dirdp.verify(r)), dirdp.verify(r).recomputed, dirdp.verify(r).assumptions)),
     "report": ("hair", lambda r: str(dirdp.report(r))),
     "full report": ("hair", lambda r: str(dirdp.report(r, full=True))),
     "report in a notebook": ("hair", lambda r: dirdp.report(r)._repr_html_()),

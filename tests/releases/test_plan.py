@@ -35,9 +35,9 @@ def test_options_are_checked_at_once(wrong):
 
 def test_names_are_read_once_also_from_an_iterator():
     options = Options(public=iter(["n"]), disjoint=iter([["a"], ["b"]]))
-    assert options.stated.public == ("n",)
-    assert options.stated.disjoint == (("a",), ("b",))
-    assert options.stated is options.stated
+    assert options.unit_options.public == ("n",)
+    assert options.unit_options.disjoint == (("a",), ("b",))
+    assert options.unit_options is options.unit_options
 
 
 def test_the_signature_has_every_option_after_the_own_parameters():

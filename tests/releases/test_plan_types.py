@@ -130,7 +130,7 @@ def test_a_plan_comes_back_from_a_file_and_draws_the_same(name, tmp_path):
     assert again.digest == plan.digest
     assert str(dirdp.report(again, full=True)) == str(dirdp.report(plan, full=True))
     assert [part.mechanism for part in again.parts] == [part.mechanism for part in plan.parts]
-    assert again.reading == plan.reading
+    assert again.privacy_unit == plan.privacy_unit
     with pytest.warns(dirdp.errors.SeededReleaseWarning):
         drawn, other = (without_the_time(dirdp.sample(one, make(), random_seed=1)) for one in (plan, again))
     assert drawn.identical(other)

@@ -270,7 +270,7 @@ def test_joint_noise_against_all_tables(guarantee, most, outcomes, tmp_path):
     private = dirdp.private_model(guarantee, items(5, outcomes), mechanism="joint", contribution=most)
     release = dirdp.releases.release_of(private)
     stored = open_release(release)
-    (parts,) = stored.plan.together
+    (parts,) = stored.plan.noise_groups
     noisy = [stored.release.output[part.table.name].values[0] for part in parts]
     ability = 0.3
     third = np.exp(ability * np.arange(outcomes))

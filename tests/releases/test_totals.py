@@ -115,7 +115,7 @@ def test_totals_of_rows_that_codes_decide_are_no_public_numbers():
     chosen = dirdp.plan(PURE, windows(), **options)
     (part,) = chosen.parts
     assert part.totals == ()
-    assert chosen.reading.public_axes("p") == ()
+    assert chosen.privacy_unit.public_axes("p") == ()
     assert part.mechanism.published_totals(np.ones((3, 2))) == [(pytest.approx([0, 1, 2]), 6)]
     sums = {tuple(noisy(dirdp.sample(chosen, windows())).sum(axis=1)) for _ in range(6)}
     assert len(sums) > 1
@@ -142,7 +142,7 @@ def test_a_share_of_a_public_number_of_records_loses_less(tmp_path):
     dirdp.save(release, tmp_path / "release.json")
     verification = dirdp.verify(dirdp.load(tmp_path / "release.json"))
     assert verification
-    assert any("1000 records in 'p'" in sentence for sentence in verification.believed)
+    assert any("1000 records in 'p'" in sentence for sentence in verification.assumptions)
     assert dirdp.estimate(release)
 
 

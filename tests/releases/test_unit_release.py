@@ -91,7 +91,7 @@ def test_people_with_private_lengths():
     plan = dirdp.plan(TARGET, model, **options)
     (part,) = plan.parts
     assert part.n_records == 30
-    assert not plan.reading.n_records_is_public
+    assert not plan.privacy_unit.n_records_is_public
     assert Contribution.of(part.mechanism.contribution).fitted((2,)) == Contribution(10)
     # How long they are is private, so the same plan serves other lengths.
     assert dirdp.plan(TARGET, documents([1, 1, 10]), **options) == plan

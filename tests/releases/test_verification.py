@@ -17,7 +17,7 @@ from pymc_dirdp.releases.interop import as_mechanism
 from pymc_dirdp.releases.opened import from_text, open_release
 from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.verification import Check, Verification, verify
-from pymc_dirdp.releases.wording import believed
+from pymc_dirdp.releases.wording import plan_assumptions
 from tests.planned import planned_sample
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -254,7 +254,7 @@ def test_what_no_file_can_show_is_said_in_the_same_words_everywhere():
         pm.Binomial("y", n=50, p=pm.Beta("q", 1, 1), observed=20)
     options = {"contribution": 1, "public": ["x"], "disjoint": [["x"], ["y"]], "min_count": 2}
     release = planned_sample(TARGET, model, **options)
-    sentences = believed(open_release(release).plan, released=True)
+    sentences = plan_assumptions(open_release(release).plan, released=True)
     assert len(sentences) == 9
     texts = [dirdp.report(release, full=True), dirdp.statement(release), verify(release).full]
     for text in (" ".join(str(one).lower().split()) for one in texts):
