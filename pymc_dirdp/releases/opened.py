@@ -1,11 +1,10 @@
-"""A release that was opened: its text, and all that follows from it, computed when it is first asked for.
+"""A loaded release: its text, and all results that follow from it, which are computed on first use.
 
-A tree may come from anybody, and its groups may have been edited. So every function that takes a release reads the text
-that the tree holds in its group `release`, never the groups of the tree that it was given. :func:`pymc_dirdp.verify`
-says whether these differ.
+A tree may come from anybody, and its groups may have been edited. Every function that takes a release therefore reads
+the text in the group `release` of the tree, and ignores its other groups. :func:`pymc_dirdp.verify` compares them.
 
-Releases that were opened are cached by their texts, with what was computed of them, so that the verbs of an analysis
-read, fit and draw once. :mod:`pymc_dirdp.releases.view` makes a tree of one.
+Loaded releases are cached by their texts, together with their results, so that the functions of an analysis read, fit
+and draw once. :mod:`pymc_dirdp.releases.view` makes the tree of a loaded release.
 """
 
 import math
@@ -49,7 +48,7 @@ _OPENED: Cache[str, "LoadedRelease | PairsRelease"] = Cache(max_bytes=2**28)
 @final
 @dataclass(frozen=True, eq=False)
 class ReleasedTable:
-    """One table of a release, with all that inference from it needs; of a plan, without an output.
+    """One table of a release, with all that inference needs. The table of a plan has no output.
 
     Attributes
     ----------
@@ -63,17 +62,17 @@ class ReleasedTable:
 
     @property
     def name(self) -> str:
-        """That of the table."""
+        """The name of the table."""
         return self.part.table.name
 
     @property
     def mechanism(self) -> TableMechanism:
-        """What drew it."""
+        """The mechanism that released it."""
         return self.part.mechanism
 
     @property
     def prior(self) -> Array:
-        """The model's own, shape (..., d)."""
+        """The prior of the model, shape (..., d)."""
         return self.part.table.prior
 
     @property
@@ -83,7 +82,7 @@ class ReleasedTable:
 
     @property
     def totals(self) -> tuple[int, ...]:
-        """The public numbers of records of the entries of some row axes; empty without any."""
+        """The public numbers of records along some row axes; empty if there are none."""
         return self.part.totals
 
     @property
@@ -93,58 +92,58 @@ class ReleasedTable:
 
     @property
     def n_records(self) -> int | None:
-        """How many records the table holds; None if that is private."""
+        """The number of records of the table; None if it is private."""
         return self.part.n_records if self.is_public else None
 
     @property
     def observed_names(self) -> tuple[str, ...]:
-        """The observed variables that it is counted from."""
+        """The observed variables that the table counts."""
         return tuple(likelihood.name for likelihood in self.part.table.likelihoods)
 
     @property
     def output(self) -> Output:
-        """What its mechanism published."""
+        """The published output of its mechanism."""
         if self.stored.release is None:
             raise ArgumentError("A plan has no output.")
         return self.stored.release.output[self.name]
 
     @property
     def steps(self) -> int | None:
-        """Of the urn that drew; None without one."""
+        """The number of steps of the urn; None without an urn."""
         return self.mechanism.steps(self.stored.plan.sampler, self.part.n_records)
 
     @property
     def published(self) -> Array:
-        """Independent outputs of the mechanism, shape (k, ..., d): one noisy table, or all draws."""
+        """Independent outputs of the mechanism, shape (k, ..., d): a single noisy table, or all draws."""
         return self.output.values
 
     @property
     def draws(self) -> Array:
-        """The draws that the release shows, shape (draws, ...); of a Beta variable those of success."""
+        """The draws in the tree of the release, shape (draws, ...). A Beta variable has those of success only."""
         return self.stored.draws[self.name]
 
     @property
     def possible_records(self) -> range | None:
-        """The numbers of records that the release's own draws take for possible; None where the number is public."""
+        """The numbers of records that the draws of the release consider possible; None if the number is public."""
         if self.is_public or self.stored.release is None or self.mechanism.output_kind is not NoisyTable:
             return None
         return self.mechanism.possible_records(self.published[0])
 
     @cached_property
     def share_labels(self) -> ListedLabels:
-        """Axes of the draws after `chain` and `draw`, with their labels."""
+        """The axes of the draws after `chain` and `draw`, with their labels."""
         return axes.share_labels(self.part.table)
 
     @cached_property
     def cell_labels(self) -> ListedLabels:
-        """Axes of the table of counts, with their labels."""
+        """The axes of the table of counts, with their labels."""
         return axes.cell_labels(self.part.table)
 
     @cached_property
     def observed_table(self) -> ObservedTable:
-        """What inference reads of it."""
+        """The table in the form that inference uses."""
         mechanism, n_records = self.mechanism, self.n_records
-        # Rows whose records add up to a number that is public or that the output tells.
+        # Rows whose number of records is public or follows from the output.
         totals: Iterable[tuple[Integers, float]] = mechanism.published_totals(self.published[0])
         if self.totals:
             totals = zip(mechanism.contributed.rows_by_entry(self.prior.shape), self.totals, strict=True)
@@ -163,7 +162,7 @@ class ReleasedTable:
             least=math.ceil(mechanism.min_count or 0),
             blocks=[(rows, round(total)) for rows, total in totals],
             possible_records=self.possible_records,
-            # Draws have none.
+            # None for draws.
             cell_noise=mechanism.cell_noise,
             joint_rows=joint_rows or mechanism.joint_rows(self.published[0]),
             noise_group=group,
@@ -188,7 +187,7 @@ class ReleasedTable:
 @final
 @dataclass(frozen=True, eq=False)
 class LoadedRelease:
-    """A release, or a plan that is described like one, with all that follows from it.
+    """A release, or a plan that is described like a release, with all results that follow from it.
 
     Attributes
     ----------
@@ -202,7 +201,7 @@ class LoadedRelease:
     _derived: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Copies, and other processes, get the text and compute what they need.
+        # Copies and other processes get the text, and compute the results again.
         return (LoadedRelease, (self.plan,)) if self.release is None else (from_text, (self.release.text,))
 
     @property
@@ -212,17 +211,17 @@ class LoadedRelease:
 
     @property
     def is_estimate(self) -> bool:
-        """Whether the shares are one estimate, fitted to what is published of all tables, and no draw."""
+        """Whether the shares are a single estimate, fitted to the noisy marginals of all tables, instead of draws."""
         return bool(self.plan.publishing(Marginals))
 
     @cached_property
     def tables(self) -> dict[str, ReleasedTable]:
-        """Its tables by name."""
+        """The tables by name."""
         return {part.table.name: ReleasedTable(part, self) for part in self.plan.parts}
 
     @cached_property
     def observed_tables(self) -> dict[str, ObservedTable]:
-        """What inference reads of each table."""
+        """The tables in the form that inference uses, by name."""
         return {name: table.observed_table for name, table in self.tables.items()}
 
     @cached_property
@@ -232,7 +231,7 @@ class LoadedRelease:
 
     @cached_property
     def draws(self) -> dict[str, Array]:
-        """The shares that a release shows of each table, shape (draws, ...); of a Beta variable those of success.
+        """The shares of each table in the tree, shape (draws, ...). A Beta variable has those of success only.
 
         Raises
         ------
@@ -240,13 +239,13 @@ class LoadedRelease:
             If nothing can be drawn given its numbers.
         """
         if self.release is None:
-            raise ArgumentError("A plan has drawn nothing.")
+            raise ArgumentError("A plan has no draws.")
         plan, output, shares = self.plan, self.release.output, {}
         with computable():
             n_records = plan.parts[0].n_records if plan.privacy_unit.n_records_is_public else None
             shares_by_name = {name: fit[None] for name, fit in fitted_shares(self.measured.values(), n_records).items()}
             if noisy := [self.tables[part.table.name] for part in plan.publishing(NoisyTable)]:
-                # The same text has the same draws everywhere.
+                # The seed is the digest of the output, so the same text has the same draws everywhere.
                 rng = np.random.default_rng(int(digest(facts_of(output)), 16))
                 tables = {table.name: (table.mechanism, table.observed_table) for table in noisy}
                 shares_by_name |= draw_shares(tables, plan.released_draws, rng)
@@ -256,7 +255,7 @@ class LoadedRelease:
         return shares
 
     def replicates(self, counts: Mapping[str, Integers], rng: np.random.Generator) -> dict[str, Array]:
-        """What another release would publish of several counts of each table, by table, in floating point."""
+        """Replicated outputs of the mechanisms for several counts of each table, by table, in floating point."""
         published: dict[str, Array] = {}
         for first, *others in self.plan.noise_groups:
             names, mechanisms = [part.table.name for part in (first, *others)], [part.mechanism for part in others]
@@ -274,12 +273,12 @@ class LoadedRelease:
 
     @cached_property
     def errors(self) -> dict[str, ExpectedErrors]:
-        """The errors that are expected of each table, by public numbers only."""
+        """The expected errors of each table, which use public numbers only."""
         return expected_errors(self.plan)
 
     @cached_property
     def shared_noises(self) -> dict[str, tuple[tuple[str, ...], JointLikelihoods]]:
-        """Of each table that shares its noise with others the names of all, and its likelihood given their outputs."""
+        """For each table that shares its noise: the names of the group, and its likelihood given the other outputs."""
         by_table: dict[str, tuple[tuple[str, ...], JointLikelihoods]] = {}
         for parts in self.plan.noise_groups if self.release is not None else ():
             names = tuple(part.table.name for part in parts)
@@ -290,7 +289,7 @@ class LoadedRelease:
 
     @cached_property
     def measured(self) -> dict[str, tuple[Family, list[Measurement]]]:
-        """The tables that were released by marginals, and the noisy marginals of each."""
+        """The tables that were released by marginals, with the noisy marginals of each."""
         return {
             part.table.name: measurements_of_table(
                 part.table.name, tuple(axes.cell_dims(part.table)), part.mechanism, self.tables[part.table.name].output
@@ -299,7 +298,7 @@ class LoadedRelease:
         }
 
     def measurements_for(self, part: PlannedTable) -> list[Measurement]:
-        """The noisy marginals of all tables of the same records, if a table was released by marginals."""
+        """The noisy marginals of all tables of the same records, if the table was released by marginals."""
         same_group = {name for group in self.plan.groups if part.table.name in group for name in group}
         return [
             measurement
@@ -309,12 +308,12 @@ class LoadedRelease:
         ]
 
     def once[T](self, what: Hashable, compute: Callable[[], T]) -> T:
-        """What a function computes of this release; it is called the first time only.
+        """The result of a function of this release, which is called the first time only.
 
         Parameters
         ----------
         what : hashable
-            What is computed, and all that it depends on beside the release.
+            The name of the result, and all that it depends on except for the release.
         compute : callable
         """
         if what not in self._derived:
@@ -324,12 +323,12 @@ class LoadedRelease:
 
 
 def text_of(tree: Any) -> str:
-    """The text that a tree holds, which nobody has checked.
+    """The text in a tree, which is not yet verified.
 
     Raises
     ------
     ReleaseError
-        If the tree holds none, so that it is no release, or one whose text was lost.
+        If the tree has no text, because it is not a release or has lost its group `release`.
     """
     refuse_confidential(tree)
     children = getattr(tree, "children", None)
@@ -339,8 +338,8 @@ def text_of(tree: Any) -> str:
             "pm.sample(model=model) draws from its posterior."
         )
     if not isinstance(children, Mapping):
-        hint = " Ask dirdp.report, statement or verify, or its own posterior()." if hasattr(tree, "arms") else ""
-        hint = " Pass what it holds: its tables, or its calibration." if hasattr(tree, "tables") else hint
+        hint = " Use dirdp.report, statement or verify, or its method posterior()." if hasattr(tree, "arms") else ""
+        hint = " Pass its attribute tables or calibration." if hasattr(tree, "tables") else hint
         raise ReleaseError(
             "Expected a release from pymc_dirdp.sample, an xarray.DataTree, or the path of one that was saved, got "
             f"{type_name(tree)}.{hint}"
@@ -356,7 +355,7 @@ def text_of(tree: Any) -> str:
 
 
 def open_release(release: Any) -> LoadedRelease:
-    """What a release says, by its text alone.
+    """Load a release from its text.
 
     Parameters
     ----------
@@ -366,7 +365,7 @@ def open_release(release: Any) -> LoadedRelease:
     Raises
     ------
     ReleaseError
-        If it is no such release, or its text is damaged.
+        If it is not a release of tables, or its text is damaged.
     """
     content = remembered(read_text(release)) if isinstance(release, str | PathLike) else from_text(text_of(release))
     if isinstance(content, LoadedRelease):
@@ -380,33 +379,33 @@ def open_release(release: Any) -> LoadedRelease:
 
 
 def content_of(source: Any) -> Any:
-    """What a file or a tree holds: a release that was opened, a plan or another text. Anything else is returned."""
+    """The content of a file or a tree: a loaded release, a plan or another text. Other objects are returned."""
     if isinstance(source, str | PathLike):
         return remembered(read_text(source))
     return from_text(text_of(source)) if TEXT_GROUP in getattr(source, "children", {}) else source
 
 
 def from_text(text: str) -> "LoadedRelease | PairsRelease":
-    """The release of which this is the text.
+    """The release with this text.
 
     Raises
     ------
     ReleaseError
-        If it is no text of a release.
+        If it is not the text of a release.
     """
     if (cached := _OPENED.get(text)) is not None:
         return cached
     try:
         encoded = text.encode()
     except UnicodeEncodeError:
-        raise ReleaseError("The release is damaged: its text holds halves of characters.") from None
+        raise ReleaseError("The release is damaged: its text contains halves of characters.") from None
     content = remembered(parse(encoded, Release, PairsRelease))
     assert isinstance(content, LoadedRelease | PairsRelease)
     return content
 
 
 def remembered(text: Text) -> Any:
-    """A text that was read or drawn: of a release, what is remembered with all that was computed of it."""
+    """A text, or the cached object with all its results if it is the text of a release."""
     if isinstance(text, Release):
         return of_release(text)
     if isinstance(text, PairsRelease):
@@ -419,14 +418,10 @@ def remembered(text: Text) -> Any:
 
 
 def of_release(release: Release) -> LoadedRelease:
-    """A release that was drawn or read, which is cached with what will be computed of it.
-
-    What it was chosen after is its own, and nobody else's.
-    """
+    """The loaded release, from the cache or new. Later plans need not cover its choices."""
     if isinstance(cached := _OPENED.get(release.text), LoadedRelease):
         return cached
     for choice in release.plan.after:
-        # A cache is nobody who could count with them.
         choice.forget()
     stored = LoadedRelease(release.plan, release)
     _OPENED.put(release.text, stored)
@@ -434,7 +429,7 @@ def of_release(release: Release) -> LoadedRelease:
 
 
 def refuse_confidential(tree: Any) -> None:
-    """Refuse a tree that was computed from the data themselves."""
+    """Refuse a tree that was computed from the data."""
     if "confidential" in getattr(tree, "attrs", ()):
         raise ReleaseError(
             "Expected a release from pymc_dirdp.sample, got a tree that is marked as confidential: like those of "
@@ -444,7 +439,7 @@ def refuse_confidential(tree: Any) -> None:
 
 @contextmanager
 def computable() -> Iterator[None]:
-    """Turn a failed computation into a ReleaseError: the numbers of a text may be too large or too small for curves."""
+    """Raise a ReleaseError if a computation fails, because the numbers of a text may be too large or too small."""
     try:
         with np.errstate(over="raise", invalid="raise", divide="raise"):
             yield

@@ -1,7 +1,7 @@
-"""The plan and the release of all pairs of the columns of a wide table, as texts.
+"""The plan and the release of all pairs of columns of a wide table, as texts.
 
-A model of :func:`pymc_dirdp.latent_class` may have a hundred columns, and one table of them more cells than any
-computer holds. So its plan names columns and no table.
+A model of :func:`pymc_dirdp.latent_class` may have a hundred columns, and their joint table would not fit into memory.
+Its plan therefore contains columns and no table.
 """
 
 import math
@@ -43,28 +43,28 @@ if TYPE_CHECKING:
 
 _PEOPLE = ("unit", "contribution", "public", "disjoint", "counted", "adjacency")
 _TABLE = "records"
-"""What the records are called where a sentence about people names a table."""
+"""The name of the records in sentences about people that name a table."""
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class PairsPlan(RebuiltOnCopy, WithLayout, Text):
-    """What will be measured of a wide table, decided before any record is counted. It is public.
+    """The plan of a release of a wide table, which is made before any record is counted. It is public.
 
     Attributes
     ----------
     guarantee : Guarantee
-        The guarantee of all noisy counts together, and of what was chosen before.
+        The guarantee of all noisy counts and earlier choices together.
     columns : tuple of (str, tuple)
         The name of each column and its categories.
     mechanism : PairsMechanism
-    stated : UnitOptions
-        What the user said of people.
+    unit_options : UnitOptions
+        The options about people.
     n_records : int or None
-        Their number where it is public; otherwise the size to plan for, if somebody has said one.
+        The public number of records. If it is private, the planning size, or None.
     library_version : str
     after : tuple of PrivateChoice
-        What was chosen from the same records before.
+        The earlier private choices from the same records.
 
     Examples
     --------
@@ -96,27 +96,27 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
         checked_version(self.library_version)
         names = [name for name, _ in self.columns]
         if len(set(names)) < len(names) or not all(map(is_path_name, names)):
-            raise ArgumentError("its columns have no names of their own.")
+            raise ArgumentError("its columns have invalid or duplicate names.")
         for name, labels in self.columns:
             check_labels(name, labels, name)
         if self.mechanism.lengths != tuple(len(labels) for _, labels in self.columns):
             raise ArgumentError("its mechanism is for other columns.")
         if (self.mechanism.adjacency, self.mechanism.contribution) != (self.adjacency, self.contribution):
-            raise ArgumentError("its mechanism assumes other people than it states.")
+            raise ArgumentError("its mechanism assumes another unit of privacy than the plan states.")
         if self.unit_options.unit or self.unit_options.public or self.unit_options.disjoint:
-            raise ArgumentError("it states people by axes, and records have none.")
+            raise ArgumentError("it states the unit of privacy by axes, and records have none.")
         for choice in self.after:
             choice.check_same_people(self.adjacency, self.unit_label)
 
     @cached_property
     def privacy_unit(self) -> PrivacyUnit:
-        """What one person can change, in sentences."""
+        """The unit of privacy: what one person can change, in sentences."""
         adds = Contribution(self.contribution)
         return PrivacyUnit(self.unit_options, ((_TABLE, (1,)),), ((_TABLE, adds),), ((_TABLE,),), None, False)
 
     @property
     def statement(self) -> str:
-        """The guarantee, in words."""
+        """The guarantee in words."""
         return str(self.guarantee)
 
     @property
@@ -126,12 +126,12 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
 
     @property
     def adjacency(self) -> str:
-        """What one person can change."""
+        """The relation between neighbouring data sets."""
         return self.unit_options.adjacency
 
     @property
     def contribution(self) -> int:
-        """How many records a unit holds at most."""
+        """The maximum number of records of a unit."""
         return self.unit_options.contribution or 1
 
     @property
@@ -141,12 +141,12 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
 
     @property
     def tables_alone(self) -> PrivacyCurves:
-        """The curves of all noisy counts, without what was done before."""
+        """The privacy curves of all noisy counts, without earlier choices."""
         return self.mechanism
 
     @cached_property
     def composition(self) -> PrivacyCurves:
-        """The curves of all that the guarantee covers."""
+        """The privacy curves of all noisy counts and earlier choices."""
         return with_choices(self.after, self.mechanism)
 
     @property
@@ -159,7 +159,7 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
         for choice in self.after:
             choice.check_guarantee()
         if not self.composition.satisfies(self.guarantee):
-            raise UnattainableError(f"The plan does not keep {self.guarantee}, although it says so. Call plan() again.")
+            raise UnattainableError(f"The plan does not satisfy {self.guarantee}, although it says so. Call plan() again.")
 
     def __repr__(self) -> str:
         return f"PairsPlan({self.guarantee}, {len(self.columns)} columns)"
@@ -171,7 +171,7 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
         return self._report()._repr_html_()
 
     def _report(self) -> "Report":
-        from pymc_dirdp.releases.report import report  # It needs this file.
+        from pymc_dirdp.releases.report import report  # It imports this module.
 
         return report(self)
 
@@ -196,9 +196,9 @@ class PairsRelease(RebuiltOnCopy, Text):
     randomness : str
         The source of random bits; ``"seed"`` if the release can be computed again.
     identity : str
-        128 random bits in hexadecimal, which tell it from another release that drew the same numbers.
+        128 random bits in hexadecimal, which distinguish it from another release with the same numbers.
     entry : Receipt or None
-        The entry of the ledger that was charged.
+        The entry in the ledger that was charged.
     counts : tuple of array of int
         The noisy counts of each of :attr:`PairsMechanism.tables`.
 
@@ -228,7 +228,7 @@ class PairsRelease(RebuiltOnCopy, Text):
             raise ArgumentError("its identity is not 32 hexadecimal digits.")
         mechanism = self.plan.mechanism
         if [mechanism.shape(table) for table in mechanism.tables] != [counts.shape for counts in self.counts]:
-            raise ArgumentError("its noisy counts are not those of its columns.")
+            raise ArgumentError("its noisy counts do not have the shapes of its columns.")
 
     @classmethod
     @override
@@ -244,7 +244,7 @@ class PairsRelease(RebuiltOnCopy, Text):
 
     @property
     def is_seeded(self) -> bool:
-        """Whether it was drawn with a seed, or rests on a choice that was."""
+        """Whether it, or an earlier choice that it depends on, was drawn with a seed."""
         return self.randomness == "seed" or any(choice.reproducible for choice in self.plan.after)
 
     def __repr__(self) -> str:
@@ -252,7 +252,7 @@ class PairsRelease(RebuiltOnCopy, Text):
 
     @cached_property
     def noisy(self) -> NoisyPairs:
-        """The noisy counts as a fit reads them."""
+        """The noisy counts in the form that a fit uses."""
         mechanism = self.plan.mechanism
         n_records = self.plan.n_records if self.plan.unit_options.n_records_is_public else None
         size = sum(mechanism.lengths)
@@ -268,7 +268,7 @@ class PairsRelease(RebuiltOnCopy, Text):
         return noisy
 
     def noisy_counts(self, columns: Sequence[int]) -> tuple[tuple[str, Array], ...]:
-        """The noisy counts of a table of these columns, as :attr:`Output.cell_values` has them."""
+        """The noisy counts of these columns, in the form of :attr:`Output.cell_values`. Empty if there are none."""
         by_table = dict(zip(self.plan.mechanism.tables, self.counts, strict=True))
         counts = by_table.get(tuple(sorted(columns)))
         if counts is None:
@@ -276,23 +276,23 @@ class PairsRelease(RebuiltOnCopy, Text):
         return (("noisy_count", np.transpose(counts, np.argsort(np.argsort(columns))).astype(np.float64)),)
 
     def mixture(self, seed: int = 0, bar: Bar = QUIET) -> Mixture:
-        """What is fitted to the noisy counts; it is computed once for a seed.
+        """The mixture that is fitted to the noisy counts. It is cached for each seed.
 
         Raises
         ------
         ReleaseError
-            If the counts are so large that nothing can be computed from them.
+            If the counts are too large for a fit.
         """
         if seed not in self._fits:
             with np.errstate(over="ignore", invalid="ignore"):
                 fit = fit_mixture(self.noisy, seed, bar=bar)
             if not np.isfinite(fit.shares).all():
-                raise ReleaseError("The release is damaged: nothing can be fitted to its counts, which are too large.")
+                raise ReleaseError("The release is damaged: its counts are too large for a fit.")
             self._fits[seed] = fit
         return self._fits[seed]
 
     def errors(self, seed: int = 0, bar: Bar = QUIET) -> FitErrors:
-        """The errors of that fit; they are computed once for a seed."""
+        """The errors of the fit. They are cached for each seed."""
         if seed not in self._errors:
             self._errors[seed] = FitErrors.of(self.noisy, self.mixture(seed, bar), seed, bar=bar)
         return self._errors[seed]
@@ -320,16 +320,15 @@ class PairsRelease(RebuiltOnCopy, Text):
         return f"Private pairs of {_column_names(self.plan)}", _lines(self.plan, self)
 
     def _statement(self) -> tuple[Deployment, Facts]:
-        """What it states to a register, and the lines of a report."""
+        """The entry for a register, and the lines of a report."""
         return deployment_of(self.plan), _lines(self.plan, self)
 
 
-# What is said of both.
+# Words about both.
 
 
 def _column_names(plan: PairsPlan) -> str:
     names = [visible(name) for name, _ in plan.columns]
-    # Columns that a title names.
     return ", ".join(names) if len(names) <= 5 else f"{', '.join(names[:4])} and {len(names) - 4} more columns"
 
 
@@ -337,13 +336,13 @@ def _assumptions(plan: PairsPlan) -> tuple[str, ...]:
     return (
         "the categories and all options were chosen without the data",
         bounded_by(plan.unit_label, plan.contribution),
-        "the release is drawn as the plan says, once",
+        "the release is drawn once, as the plan states",
         *(f"the {choice.kind} came from the mechanism that the file states, once" for choice in plan.after),
     )
 
 
 def deployment_of(plan: PairsPlan) -> Deployment:
-    """What a plan or its release states to a register."""
+    """The entry of a plan or its release for a register."""
     names, people = ", ".join(name for name, _ in plan.columns), plan.privacy_unit
     return Deployment(
         product=f"pairs of {_column_names(plan)}",
@@ -359,7 +358,7 @@ def deployment_of(plan: PairsPlan) -> Deployment:
 
 
 def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
-    """The lines about a plan or a release, by heading."""
+    """The lines of a report on a plan or a release, by heading."""
     deployment, people, mechanism = deployment_of(plan), plan.privacy_unit, plan.mechanism
     curves, delta = plan.composition, deployment.odds.delta
     pure = float(curves.pure_epsilon)

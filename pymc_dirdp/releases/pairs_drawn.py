@@ -1,4 +1,4 @@
-"""A wide table planned and released: the model's records are counted in all pairs, after the charge."""
+"""Plan and release a wide table. The model's records are counted in all pairs of columns, after the charge."""
 
 import secrets
 from collections.abc import Mapping
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
 
 RECORDS = "records"
-"""The observed variable of a model of a wide table: the codes of all records."""
-# The options of a plan that a wide table has. The others are about tables and draws.
+"""The observed variable in a model of a wide table, with the codes of all records."""
+# The options of a plan that apply to a wide table. The others are about tables and draws.
 _OPTIONS = ("adjacency", "n_records", "contribution", "after")
 
 
 @dataclass(frozen=True)
 class WideColumns:
-    """What a model of a wide table says in public.
+    """The public facts about a model of a wide table.
 
     Attributes
     ----------
     labels : mapping of str to list
         The categories of each column.
     bound : Bound or None
-        Whose records they are.
+        The unit and its maximum number of records.
     """
 
     labels: Mapping[str, list[Any]]
@@ -57,7 +57,7 @@ class WideColumns:
 
 
 def plan_of_pairs(guarantee: Guarantee, model: pm.Model, *, progressbar: bool = True, **planning: Any) -> PairsPlan:
-    """What :func:`pymc_dirdp.plan` returns of a model of a wide table, by public numbers only."""
+    """The plan of a model of a wide table, for :func:`pymc_dirdp.plan`. It uses public numbers only."""
     refuse_unknown("plan", planning, dict.fromkeys(_OPTIONS))
     guarantee = Guarantee.checked(guarantee=guarantee)
     options, wide = Options(**planning), _columns_of(model)
@@ -86,7 +86,6 @@ def plan_of_pairs(guarantee: Guarantee, model: pm.Model, *, progressbar: bool = 
     n_records = _n_records(model, options.n_records, is_public=people.n_records_is_public)
     warn_if_weak(guarantee, n_records)
     columns = tuple((name, tuple(labels)) for name, labels in wide.labels.items())
-    # Copies of what was chosen: bins that nobody has paid for are remembered as long as somebody has them.
     return PairsPlan(guarantee, columns, mechanism, people, n_records, after=options.choices)
 
 
@@ -99,7 +98,7 @@ def sample_pairs(
     progressbar: bool = True,
     **planning: Any,
 ) -> xr.DataTree:
-    """What :func:`pymc_dirdp.sample` returns of a model of a wide table."""
+    """The release of a model of a wide table, for :func:`pymc_dirdp.sample`."""
     check_ledger_type(ledger)
     if isinstance(guarantee, PairsPlan):
         refuse_unknown("sample", planning, ())
@@ -109,7 +108,7 @@ def sample_pairs(
         plan = plan_of_pairs(guarantee, model, progressbar=progressbar, **planning)
     check_readable(plan)
     if not plan.composition.satisfies(plan.guarantee):
-        raise UnattainableError(f"The plan does not keep {plan.guarantee}, so nothing was drawn. Plan again.")
+        raise UnattainableError(f"The plan does not satisfy {plan.guarantee}, so nothing was drawn. Plan again.")
     sealed, source = Sealed(model, ledger), randomness(random_seed, sampler="exact")
     warn_if_seeded("release", random_seed=random_seed)
     receipt = None
@@ -152,7 +151,7 @@ def _n_records(model: pm.Model, n_records: Any, *, is_public: bool) -> int | Non
 
 
 def _refuse_other_model(plan: PairsPlan, model: pm.Model) -> None:
-    """Refuse a plan of other columns, or of other people."""
+    """Refuse the plan of other columns, or of another unit of privacy."""
     wide = _columns_of(model)
     same = plan.labels == dict(wide.labels) and list(plan.labels) == list(wide.labels)
     unit = None if wide.bound is None else wide.bound.unit
@@ -160,6 +159,6 @@ def _refuse_other_model(plan: PairsPlan, model: pm.Model) -> None:
     is_public = plan.unit_options.n_records_is_public
     if not same or not people or (is_public and plan.n_records != _n_records(model, None, is_public=True)):
         raise ArgumentError(
-            "The plan is for other columns, categories, numbers of records or people than this model has. Call plan() "
-            "again."
+            "The plan is for another model: its columns, categories, number of records or unit of privacy differ. Call "
+            "plan() again."
         )

@@ -1,4 +1,4 @@
-"""The tree that shows a release of pairs, as `pm.sample` returns one: a function of its text, and of nothing else."""
+"""The tree of a release of pairs, in the form that `pm.sample` returns. It is a function of the text alone."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,26 +15,26 @@ from pymc_dirdp.releases.view import ReleaseTree, deferred, release_marks, text_
 COMPONENT = "component"
 """The dim of the components of a mixture."""
 FIT_SEED = "fit_seed"
-"""The attribute of a tree with the seed of its fit, which is public."""
+"""The attribute with the seed of the fit, which is public."""
 
 
 def seed_of(tree: Any) -> int:
-    """The seed of the fit that a tree shows."""
+    """The seed of the fit in a tree."""
     seed = getattr(tree, "attrs", {}).get(FIT_SEED)
     return int(seed) if isinstance(seed, int | np.integer) and seed >= 0 else 0
 
 
 def tree_of_pairs(release: PairsRelease, seed: int = 0) -> xr.DataTree:
-    """The tree of a release, with its fit as one draw, which is computed when somebody looks at it.
+    """The tree of a release, with the fit as its draw, which is computed on first use.
 
     Parameters
     ----------
     release : PairsRelease
     seed : int
-        Of the fit.
+        The seed of the fit.
     """
     marks = release_marks(release.plan, release.entry, reproducible=release.is_seeded)
-    marks |= {"estimate": "the shares are fitted to noisy counts of pairs, and are no draw", FIT_SEED: seed}
+    marks |= {"estimate": "the shares are fitted to noisy counts of pairs, and are not a draw", FIT_SEED: seed}
     variables = {}
     for place, (name, labels) in enumerate(release.plan.columns):
         shape = (1, 1, COMPONENTS, len(labels))
@@ -57,8 +57,8 @@ def tree_of_pairs(release: PairsRelease, seed: int = 0) -> xr.DataTree:
 
 
 def _shares(place: int, seed: int) -> Callable[[Any], Array]:
-    def of_release(release: PairsRelease) -> Array:
+    def compute(release: PairsRelease) -> Array:
         shares = release.mixture(seed).by_column[place]
         return np.broadcast_to(shares, (COMPONENTS, shares.shape[1]))
 
-    return of_release
+    return compute

@@ -1,6 +1,6 @@
-"""The options of a plan, and the way from a model and a guarantee to mechanisms, by public numbers only.
+"""The options of a plan, and the choice of mechanisms for a model and a guarantee, which uses public numbers only.
 
-No observed value is counted in this file.
+This module counts no observed value.
 """
 
 import inspect
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Sampling(TypedDict, total=False):
-    """The options of a plan that :func:`pymc_dirdp.sample` takes, too."""
+    """The options of a plan that :func:`pymc_dirdp.sample` also takes."""
 
     adjacency: AdjacencyName
     mechanism: MechanismName | Dirichlet | Marginals
@@ -60,7 +60,7 @@ class Sampling(TypedDict, total=False):
 
 
 class Planning(Sampling, total=False):
-    """The names of :class:`Options`, for functions that pass them on."""
+    """The names of :class:`Options`, for functions that pass them on to others."""
 
     objective: Objective
     released_draws: int
@@ -72,7 +72,7 @@ class Planning(Sampling, total=False):
 
 
 class ModelPlanning(TypedDict, total=False):
-    """What :func:`pymc_dirdp.plan` takes beside a guarantee and a model of any discrete data."""
+    """The options of :func:`pymc_dirdp.plan` for a model of any discrete data."""
 
     any_model: Required[Literal[True]]
     public: Iterable[str] | bool
@@ -96,36 +96,36 @@ class Options(MechanismOptions):
     Parameters
     ----------
     n_records : int or mapping of str to int, optional
-        The planning size where the number of records is private: under add-remove, and with `unit` and `contribution`.
-        It is one number for all tables, or a number for each. It is refused elsewhere, because the model states it.
+        The planning size if the number of records is private, which is so under add-remove, and with both `unit` and
+        `contribution`. It is one number for all tables, or a mapping by table. Otherwise the model states the number.
     unit : str, int or tuple of these, optional
-        The axis whose entries are the people: a dim of the observed variables, or the number of one of their axes; a
-        tuple for people in groups, as `("hospital", "person")`. What a person can change in each table follows from the
-        other axes. Without it one record is one person. If the model leaves that open, an error asks for the unit.
+        The axis whose entries are the people: a dim of the observed variables, or the number of an axis. Pass a tuple
+        for people in groups, such as `("hospital", "person")`. The other axes imply what a person can change in each
+        table. By default one record is one person. If the model leaves that open, an error asks for the unit.
     contribution : int, optional
-        How many records of each table a person holds at most, anywhere. With `unit` it is how many records of each
-        observed variable an entry of the unit holds at most: the number of records of a person and of all people are
-        private then, so sizes come from `n_records`, and `sample` refuses data in which a person holds more.
+        The maximum number of records of a person in each table. With `unit` it is the maximum number of records of an
+        entry of the unit in each observed variable. The numbers of records of a person and of all people are then
+        private, so sizes come from `n_records`, and `sample` refuses data in which a person has more records.
     public : iterable of str, or True, default ()
-        What anybody may know; True for all of it. Observed variables whose number of trials comes from data or differs
-        between people, and those whose number of records differs from that of others of the same people: where each
-        record is another person, the numbers of records of the rows that follow its axes are public then, and a record
-        that is replaced stays in its row. And `pm.Data` in priors, also those that :func:`pymc.do` has put there, which
-        are read when a plan is made. A name that changes nothing is refused.
+        The names of public values; True for all of them. They may be observed variables whose number of trials comes
+        from data or differs between people, or whose number of records differs from that of other variables of the same
+        people. If each record is another person, this makes the numbers of records of its rows public, and a replaced
+        record stays in its row. They may also be `pm.Data` in priors, including those that :func:`pymc.do` has put
+        there, which are read when the plan is made. An error names those that have no effect.
     sampler : {"exact", "fast"}, default "exact"
-        `"exact"` draws integers with bits of the operating system, from a Pólya urn or as discrete noise: what is
-        proved about the distribution holds for the release. `"fast"` draws in floating point and rounds the draw to a
-        public grid; nothing is proved about its last bits, and the release says so. Only `"fast"` draws continuous
+        `"exact"` draws integers with random bits of the operating system, from a Pólya urn or as discrete noise, so the
+        proofs about the distribution apply to the release. `"fast"` draws in floating point and rounds the draw to a
+        public grid. Nothing is proved about its last bits, and the release says so. Only `"fast"` draws continuous
         noise. See :meth:`pymc_dirdp.mechanisms.DirichletMechanism.sample`.
     weights : mapping of str to float, optional
-        Relative budgets of the tables, by name; 1 for those that are not named. Budgets are shares of the Rényi
-        divergence, at the order of the guarantee or, for ApproxDP, at one that suits it. Marginals have their own.
+        Relative budgets of the tables, by name; 1 for the others. Budgets are shares of the Rényi divergence, at the
+        order of the guarantee or, for ApproxDP, at a suitable order. Marginals have their own weights.
     after : Structure, Bins or sequence of these, optional
-        What :func:`pymc_dirdp.choose_structure` and :func:`pymc_dirdp.choose_bins` have chosen from the same records.
-        The guarantee is then that of these choices and of the tables together, and the tables get what is left of it.
+        The results of :func:`pymc_dirdp.choose_structure` and :func:`pymc_dirdp.choose_bins` for the same records. The
+        guarantee then covers these choices and the tables together, and the tables get the remaining budget.
     disjoint : iterable of iterables of str, optional
-        Groups of tables or observed variables that are fed by different people: nobody has records in two groups.
-        Variables in no group may hold anybody's records. Without it, every person may have a record in every table.
+        Groups of tables or observed variables of different people. No person has records in two groups. Variables in
+        no group may have records of anybody. By default every person may have a record in every table.
     """
 
     n_records: int | Mapping[str, int] | None = None
@@ -143,28 +143,28 @@ class Options(MechanismOptions):
         one_of(SAMPLERS, sampler=self.sampler)
         if self.weights is not None and self.kind == Marginals.kind:
             raise ArgumentError(
-                "weights share the guarantee among tables, and marginals are measured of all tables at once. Take "
-                "mechanism=dirdp.mechanisms.Marginals(weights=...), which names marginals."
+                "weights divide the guarantee among tables, but marginals of all tables share one budget. Pass "
+                "mechanism=dirdp.mechanisms.Marginals(weights=...), which has weights of marginals."
             )
-        _ = self.unit_options  # Statements that contradict one another are an error at once.
-        _ = self.choices  # So is what is none.
+        # Invalid options are an error at once.
+        _ = self.unit_options, self.choices
 
     @cached_property
     def choices(self) -> tuple[PrivateChoice, ...]:
-        """What was chosen before, each by itself."""
+        """The earlier private choices."""
         after = (self.after,) if isinstance(self.after, PrivateChoice) else self.after
         choices = () if after is None else tuple(after) if isinstance(after, list | tuple) else (after,)
         for choice in choices:
             if not isinstance(choice, PrivateChoice):
                 raise ArgumentError(
-                    "Expected after to be what choose_structure or choose_bins has chosen, or a list of these, got "
-                    f"{type_name(choice)}. What is public costs nothing: leave it out."
+                    "Expected after to be a result of choose_structure or choose_bins, or a list of these, got "
+                    f"{type_name(choice)}. Leave public choices out, because they cost nothing."
                 )
         return choices
 
     @cached_property
     def unit_options(self) -> UnitOptions:
-        """The statements about people."""
+        """The options about people."""
         return unit_options(
             unit=self.unit,
             contribution=self.contribution,
@@ -175,12 +175,12 @@ class Options(MechanismOptions):
 
 
 def predicts(planning: Planning) -> bool:
-    """Whether mechanisms are compared by the next record. What a Dirichlet draw keeps small is then its own error."""
+    """Whether mechanisms are compared by predictions. A Dirichlet draw then minimizes its error as an estimate."""
     if not isinstance(planning.get("objective"), str) or planning["objective"] != "prediction":
         return False
     if (mechanism := planning.get("mechanism", "dirichlet")) != "auto":
         raise ArgumentError(
-            f"objective='prediction' is how mechanism='auto' compares, got mechanism={mechanism!r}. Take "
+            f"objective='prediction' compares the mechanisms of mechanism='auto', got mechanism={mechanism!r}. Pass "
             "objective='estimate'."
         )
     planning["objective"] = "estimate"
@@ -188,12 +188,12 @@ def predicts(planning: Planning) -> bool:
 
 
 def with_options[F: Callable[..., Any]](option_names: type) -> Callable[[F], F]:
-    """Name options, with their defaults, in the signature of a function that takes them as `**planning`.
+    """Add options and their defaults to the signature of a function that takes them as `**planning`.
 
     Parameters
     ----------
-    taken : type
-        The TypedDict of the options. Another option is answered with the call of :func:`plan` that has it.
+    option_names : type
+        The TypedDict of the options. The error about any other option shows the call of :func:`plan` that has it.
     """
 
     def set_signature(function: F) -> F:
@@ -285,12 +285,12 @@ def plan(
     0.203
     """
     if "any_model" in planning:
-        from pymc_dirdp.releases.model_plan import plan_of_model  # It needs this file.
+        from pymc_dirdp.releases.model_plan import plan_of_model  # It imports this module.
 
         return plan_of_model(guarantee, root_model(model), **planning)
     refuse_unknown("plan", planning, Planning.__annotations__)
     if is_wide(root_model(model)):
-        from pymc_dirdp.releases.pairs_drawn import plan_of_pairs  # It needs this file.
+        from pymc_dirdp.releases.pairs_drawn import plan_of_pairs  # It imports this module.
 
         return plan_of_pairs(guarantee, root_model(model), progressbar=progressbar, **planning)
     new_plan = conjugate_plan(guarantee, model, progressbar=progressbar, **planning)
@@ -300,9 +300,9 @@ def plan(
 
 
 def refuse_unstated_unit(plan: Plan, model: pm.Model) -> None:
-    """Refuse counts that have lost their unit, where nobody has said whose records they are: :func:`refuse_lost_unit`.
+    """Refuse counts that have lost their unit if the plan does not state one, see :func:`refuse_lost_unit`.
 
-    It looks at what the model observes, so a ledger is charged before.
+    It reads observed values, so a ledger must be charged before.
     """
     options = plan.privacy_unit.options
     if not options.unit and options.contribution is None:
@@ -312,13 +312,13 @@ def refuse_unstated_unit(plan: Plan, model: pm.Model) -> None:
 def conjugate_plan(
     guarantee: Guarantee, model: pm.Model | None = None, *, progressbar: bool = True, **planning: Any
 ) -> Plan:
-    """What :func:`plan` returns of a model with Dirichlet or Beta priors, before its observations are looked at."""
-    # The model comes first, so that swapped arguments are recognised.
+    """The plan of a model with Dirichlet or Beta priors, before its observations are read."""
+    # The model is checked first, so that swapped arguments are recognized.
     model = root_model(model)
     guarantee = Guarantee.checked(guarantee=guarantee)
     purpose = purpose_of(model)
     if "objective" not in planning and (objective := purpose.objective) is not None:
-        # One mechanism for all tables leaves nothing to compare by what it predicts.
+        # With a single mechanism there are no predictions to compare.
         planning["objective"] = objective if planning.get("mechanism") == "auto" else "estimate"
     mutable: Any = planning
     by_prediction = predicts(mutable)
@@ -370,8 +370,8 @@ def _choose_mechanisms(
     *,
     by_prediction: bool,
 ) -> tuple[_Mechanisms, dict[str, Choice]]:
-    """The mechanism of each table, and what the choice between kinds rested on, where there was one."""
-    # A table of one category loses nothing, so it takes no share of the guarantee.
+    """The mechanism of each table, and the expected errors by which its kind was chosen, if there was a choice."""
+    # A table with a single category has no privacy loss, so it gets no share of the guarantee.
     constant: _Mechanisms = {
         name: untouched(
             table.prior,
@@ -404,7 +404,7 @@ def _choose_mechanisms(
 
 
 def _judge(facts: Mapping[str, TableFacts], reading: PrivacyUnit, target: str | None) -> Judge | None:
-    """How well mechanisms predict the next record of a network, or its class; None if the tables are no network."""
+    """The loss of predictions of the next record of a network, or its class. None if the tables are not a network."""
     axes = {name: fact.axes for name, fact in facts.items()}
     try:
         refuse_unlike_network(axes)
@@ -417,8 +417,8 @@ def _judge(facts: Mapping[str, TableFacts], reading: PrivacyUnit, target: str | 
     largest = max((number or 0 for number in numbers), default=0)
     if not largest:
         raise ArgumentError(
-            "Comparing what mechanisms predict takes a number of records above 0: pass n_records= (your guess, if the "
-            "number is private)."
+            "Comparing the predictions of mechanisms needs a number of records above 0. Pass n_records=, your guess if "
+            "the number is private."
         )
     return prediction_loss_of(axes, priors, largest, public=reading.n_records_is_public, target=target)
 
@@ -430,9 +430,9 @@ def _warn_of_many_draws(mechanisms: _Mechanisms, draws: int) -> None:
     if draws > 1 and few:
         name, r = min(few.items(), key=itemgetter(1))
         warn(
-            f"{draws} draws share the guarantee, so each of them counts {r:.2g} of every record of {name!r}. If draws "
-            "are wanted to compute with, release one: dirdp.analyse(release) draws from the posterior given it, as "
-            "often as you like and without another loss.",
+            f"{draws} draws share the guarantee, so each of them counts {r:.2g} of every record of {name!r}. If you "
+            "need draws for computations, release one: dirdp.analyse(release) gives as many posterior draws as you "
+            "like without further privacy loss.",
             ManyDrawsWarning,
         )
 
@@ -445,7 +445,7 @@ def _weights(weights: Mapping[str, float] | None, tables: Iterable[str]) -> dict
 
 
 def _checked_sizes(n_records: int | Mapping[str, int] | None) -> int | dict[str, int] | None:
-    """The planning size or sizes, in Python's integers, which are what a text holds."""
+    """The planning size or sizes as Python integers, which a text can contain."""
     if n_records is None:
         return None
     several = isinstance(n_records, Mapping)
@@ -455,12 +455,12 @@ def _checked_sizes(n_records: int | Mapping[str, int] | None) -> int | dict[str,
         for name, size in named.items()
     }
     if any(size > MAX_RECORDS for size in sizes.values()):
-        raise ArgumentError("Expected n_records to be at most 2**53, the largest number that a text holds.")
+        raise ArgumentError("Expected n_records to be at most 2**53, the largest number in a text.")
     return {name: size for name, size in sizes.items() if name is not None} if several else sizes[None]
 
 
 def _sizes(parsed: ModelTables, n_records: int | Mapping[str, int] | None) -> dict[str, int | None]:
-    """The number of records of each table: the model's own if it is public, otherwise the planning size."""
+    """The number of records of each table: that of the model if it is public, otherwise the planning size."""
     names = [table.name for table in parsed.tables]
     if parsed.reading.n_records_is_public:
         if n_records is not None:
@@ -477,7 +477,7 @@ def _sizes(parsed: ModelTables, n_records: int | Mapping[str, int] | None) -> di
 
 
 def refuse_second_planning(plan: Plan, planning: Planning) -> None:
-    """Refuse options beside a plan, also those that equal a default: the plan may have decided another value."""
+    """Refuse options in addition to a plan, even if they equal a default, because the plan may have another value."""
     if (unit := planning.get("unit")) is not None:
         raise ArgumentError(
             f"This plan protects {plan.privacy_unit.options.unit_text}; sample was asked for unit={unit!r}. Pass unit= "
@@ -488,7 +488,7 @@ def refuse_second_planning(plan: Plan, planning: Planning) -> None:
 
 
 def plan_for(guarantee: Guarantee | Plan, model: pm.Model, *, progressbar: bool = True, **planning: Any) -> Plan:
-    """The plan of a release: one with the least noise for a guarantee, or the one that was made before, if it fits.
+    """The plan of a release: that with the least noise for a guarantee, or the plan itself if it fits the model.
 
     Raises
     ------
@@ -500,7 +500,7 @@ def plan_for(guarantee: Guarantee | Plan, model: pm.Model, *, progressbar: bool 
         warn_if_few(new_plan)
         return new_plan
     refuse_second_planning(guarantee, planning)  # type: ignore[arg-type]  # A plan allows for none.
-    # A mechanism keeps what it has computed, and may have been given what another one has computed.
+    # Copies have no cached results, which somebody could have replaced.
     parts = tuple(replace(part, mechanism=copy(part.mechanism)) for part in guarantee.parts)
     new_plan = replace(guarantee, parts=parts, library_version=library_version())
     check_names(tables_as_planned(new_plan, model))
@@ -508,15 +508,15 @@ def plan_for(guarantee: Guarantee | Plan, model: pm.Model, *, progressbar: bool 
 
 
 def tables_as_planned(plan: Plan, model: pm.Model) -> tuple[Table, ...]:
-    """The tables of a model, which has to be the one that a plan is for, or a release.
+    """The tables of a model, which must be the model of a plan or a release.
 
     Raises
     ------
     UnsupportedModelError
-        If it is another one.
+        If it is another model.
     """
-    # A plan may come from a file. The people are read again, because a model with the same tables may say something
-    # else about them; and what mechanisms protect, which is what the plan's own reading says, is compared with that.
+    # A plan may come from a file. The unit of privacy is derived again from the model, because a model with the same
+    # tables may imply another one, and compared with the unit that the mechanisms of the plan protect.
     parsed = tables_and_people(model, plan.unit_options)
     is_public = parsed.reading.n_records_is_public
     facts = [(table.with_text_labels, parsed.n_records(table), parsed.public_totals(table)) for table in parsed.tables]

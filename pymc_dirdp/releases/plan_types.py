@@ -1,7 +1,4 @@
-"""A plan: the public facts about a release that will be drawn, their fingerprint, and the text that holds them.
-
-What a text says is checked when it is read.
-"""
+"""A plan: the public facts about a release that will be drawn. It is written as a text, and validated when read."""
 
 import math
 from collections.abc import Mapping
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def records_name(observed: str) -> str:
-    """The name under which a private model counts the records of an observed variable."""
+    """The name of the counts of an observed variable in a private model."""
     return f"{observed}_records"
 
 
@@ -45,15 +42,15 @@ class PlannedTable(WithLayout):
     Attributes
     ----------
     table : Table
-        The public facts about it, with labels as a text gives them back.
+        The public facts about it, with labels of types that a text preserves.
     mechanism : TableMechanism
         The mechanism that releases it.
     n_records : int or None
-        The public number of records; where it is private, the planning size, if one was given.
+        The public number of records. If it is private, the planning size, or None.
     choice : Choice or None
-        Under `mechanism="auto"`: the expected KL by which the mechanism was chosen.
+        With `mechanism="auto"`, the expected KL by which the mechanism was chosen.
     totals : tuple of int
-        The public numbers of records of the entries of some row axes, see `Reading.public_axes`; empty without any.
+        The public numbers of records along some row axes, see `PrivacyUnit.public_axes`; empty if there are none.
     """
 
     table: Table
@@ -88,12 +85,12 @@ class PlannedTable(WithLayout):
 
     @property
     def mechanism_name(self) -> str:
-        """The class of the mechanism, as a text names it."""
+        """The class of the mechanism, by its name in a text."""
         return type(self.mechanism).__name__
 
     @classmethod
     def of_facts(cls, facts: Mapping[str, Any], adjacency: str) -> Self:
-        """The table of a plan for this relation that says these facts; errors of all kinds if there is none."""
+        """The table with these facts, in a plan for this relation. Raises any of several errors if it is invalid."""
         fields = fields_of(cls, facts, without=("mechanism",))
         table, name = fields["table"], facts["mechanism"]
         mechanism = by_class_name()[one_of(by_class_name(), mechanism=name)].of_table(
@@ -107,40 +104,40 @@ class PlannedTable(WithLayout):
 
 @dataclass(frozen=True, repr=False)
 class Plan(RebuiltOnCopy, WithLayout, Text):
-    """What will be done with the data, decided before any of them is counted. It is public: safe to print or to write.
+    """The plan of a release, which is made before any data are counted. It is public: safe to print and to save.
 
     Attributes
     ----------
     guarantee : Guarantee
         The guarantee of the whole release, all tables and draws together.
     parts : tuple of PlannedTable
-        The tables that are released, in the model's order.
-    stated : UnitOptions
-        What the user said of people.
+        The released tables, in the order of the model.
+    unit_options : UnitOptions
+        The options about people.
     groups : tuple of tuple of str
-        The names of tables that one person's records may feed together. There is one group without `disjoint`.
+        The groups of tables that may have records of the same person. Without `disjoint` there is one group.
     n_units : int or None
-        How many units there are, where a unit is an axis and their number is public.
+        The number of units, if a unit is an axis and the number is public.
     others : bool
-        Whether some groups of tables are fed by people who are no entries of the unit.
+        Whether some groups of tables have records of people who are not entries of the unit.
     strategy, objective : str
         How the mechanisms were chosen, see :func:`pymc_dirdp.calibrate`.
     released_draws : int
-        How many draws the release holds, all of them covered by the guarantee.
+        The number of draws in the release. The guarantee covers all of them.
     sampler : {"exact", "fast"}
-        How they are drawn, see :func:`pymc_dirdp.plan`.
+        The sampler of the draws, see :func:`pymc_dirdp.plan`.
     min_count : float
-        What every cell is guaranteed to hold.
+        The public lower bound on the count of every cell.
     library_version : str
         The version of pymc_dirdp.
     after : tuple of Structure or Bins
-        What was chosen from the same records before. The guarantee covers it, too.
+        The earlier private choices from the same records. The guarantee also covers these.
 
     Raises
     ------
     ArgumentError
-        If a number is outside its domain, or the plan does not state what its mechanisms assume. Whether it satisfies
-        its guarantee is asked when it is loaded, and before anything is drawn.
+        If a number is outside its domain, or the plan does not state what its mechanisms assume. The guarantee is
+        checked when the plan is loaded, and before anything is drawn.
 
     Examples
     --------
@@ -155,7 +152,7 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
     >>> chosen.released_draws
     100
 
-    A plan is also a file that a colleague reads, and draws from: nothing in it is believed.
+    Colleagues can load the file of a plan and draw a release from it. Nothing in the file is trusted.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -180,7 +177,7 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
 
     kind: ClassVar[str] = "plan"
     created_by: ClassVar[str] = "plan"
-    # The first sentences follow from the numbers.
+    # The sentences at the top follow from the numbers.
     layout: ClassVar[Layout] = {
         **{name: name for name in ("statement", "protected", "assumptions", "library_version", "guarantee")},
         **{name: name for name in ("released_draws", "sampler")},
@@ -206,7 +203,7 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         if self.released_draws > MAX_DRAWS:
             raise ArgumentError(f"it has more than {MAX_DRAWS} draws.")
         if self.released_draws != 1 and self.publishing(Marginals):
-            raise ArgumentError("The plan states several draws, and shares that are fitted are one estimate.")
+            raise ArgumentError("The plan states several draws, but fitted shares are a single estimate.")
         check_names(tuple(part.table for part in self.parts))
         self._check_people()
         one_of(SAMPLERS, sampler=self.sampler)
@@ -218,14 +215,14 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
                     f"The plan does not state all tables that share the noise of {first.table.name!r}, or they are not "
                     "tables of the same people. Call plan() again."
                 )
-        # A model has no more tables than this, and a text must not take for ever.
+        # A bound on the time that parsing a text takes.
         if len(self.after) > 1000:
             raise ArgumentError("It has more than 1000 earlier choices.")
         for choice in self.after:
             choice.check_same_people(self.adjacency, self.unit_label)
 
     def _check_people(self) -> None:
-        """Refuse tables whose mechanisms assume other people than the plan states."""
+        """Refuse tables whose mechanisms assume another unit of privacy than the plan states."""
         names = [part.table.name for part in self.parts]
         groups_are_sets = all(group and len(set(group)) == len(group) for group in self.groups)
         if not names or len(set(names)) < len(names) or set().union(*self.groups) != set(names) or not groups_are_sets:
@@ -241,13 +238,12 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         options, adds = self.unit_options, [adds for _, adds in self.privacy_unit.contributions]
         records = options.contribution or 1
         observed = {likelihood.name for part in self.parts for likelihood in part.table.likelihoods}
-        # Without a unit the records may lie anywhere along all row axes, but for rows whose numbers of records are
-        # public. Where nothing was said of people, and rows are observed apart, a person has a record in each; the
-        # words say so.
+        # Without a unit, the records of a person may be anywhere along the row axes, except if the numbers of records
+        # of rows are public. Without any option about people, a person has a record in each separately observed row.
         public = options.n_records_is_public and not observed.isdisjoint(options.public)
         kinds = {"any"} | ({"own"} if public and records == 1 else set())
         kinds |= {"each"} if options.contribution is None and options.counted is None else set()
-        # An entry of a unit may fill its bound in each observed variable of its own, and others hold one record.
+        # An entry of a unit may have the maximum number of records in each of its variables, other people have one.
         is_low = options.is_bounded and not self.others and any(amount.records < records for amount in adds)
         is_other = any(amount.records != records or set(amount.axes) - kinds for amount in adds)
         if is_low or (is_other and not options.unit):
@@ -256,7 +252,7 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
             )
 
     def _check_numbers(self, part: PlannedTable) -> None:
-        """Refuse a table whose mechanism is for other numbers of records, or whose public ones do not add up."""
+        """Refuse a table whose mechanism is for other numbers of records, or whose public numbers do not add up."""
         part.mechanism.check_numbers(part.n_records, public=self.unit_options.n_records_is_public)
         entries = [part.table.shape[axis] for axis in self.privacy_unit.public_axes(part.table.name)]
         if len(part.totals) != (math.prod(entries) if entries else 0) or (
@@ -277,7 +273,7 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         return cls(parts=tuple(parts), **cls.parse_fields(facts, "parts"))
 
     def __repr__(self) -> str:
-        # The tables that the one line of a plan names.
+        # At most three tables fit into a line.
         is_long = len(self.parts) > 3
         shown = [f"{part.table.name!r} by {part.mechanism.kind}" for part in self.parts[: 3 - is_long]]
         rest = [f"{len(self.parts) - len(shown)} more tables"] if is_long else []
@@ -290,30 +286,30 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         return self._report()._repr_html_()
 
     def _report(self) -> "Report":
-        from pymc_dirdp.releases.report import report  # It needs this file.
+        from pymc_dirdp.releases.report import report  # It imports this module.
 
         return report(self)
 
     @cached_property
     def privacy_unit(self) -> PrivacyUnit:
-        """What one person can change, in numbers and in sentences."""
+        """The unit of privacy: what one person can change, in numbers and sentences."""
         shapes = tuple((part.table.name, part.table.shape) for part in self.parts)
         adds = tuple((part.table.name, part.mechanism.contributed.fitted(part.table.shape)) for part in self.parts)
         return PrivacyUnit(self.unit_options, shapes, adds, self.groups, self.n_units, self.others)
 
     @property
     def statement(self) -> str:
-        """The guarantee, in words."""
+        """The guarantee in words."""
         return str(self.guarantee)
 
     @property
     def adjacency(self) -> str:
-        """What one person can change."""
+        """The relation between neighbouring data sets."""
         return self.unit_options.adjacency
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
-        """What else the guarantee rests on, in sentences."""
+        """The further assumptions of the guarantee, in sentences."""
         return assumed(self.privacy_unit, [part.table for part in self.parts])
 
     @property
@@ -328,12 +324,12 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
 
     @property
     def contribution(self) -> int:
-        """How many records of one table a unit holds at most."""
+        """The maximum number of records of a unit in one table."""
         return max(self.privacy_unit.contribution(part.table.name).total(part.table.shape) for part in self.parts)
 
     @property
     def is_of_model(self) -> bool:
-        """Whether its tables are those of :func:`pymc_dirdp.private_model`, whose inference is that of the model."""
+        """Whether it is a plan for :func:`pymc_dirdp.private_model`. Inference then uses the model."""
         return all(
             tuple(likelihood.name for likelihood in part.table.likelihoods) == (records_name(part.table.name),)
             and str((part.table.dims or ("",))[-1]).startswith(f"{part.table.name}_")
@@ -345,18 +341,18 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         for choice in self.after:
             choice.check_guarantee()
         if not self.composition.satisfies(self.guarantee):
-            raise UnattainableError(f"The plan does not keep {self.guarantee}, although it says so. Call plan() again.")
+            raise UnattainableError(f"The plan does not satisfy {self.guarantee}, although it says so. Call plan() again.")
 
     def publishing(self, kind: type[Output]) -> tuple[PlannedTable, ...]:
-        """The tables of which outputs of a kind are published."""
+        """The tables whose mechanisms publish outputs of a kind."""
         return tuple(part for part in self.parts if issubclass(part.mechanism.output_kind, kind))
 
     @property
     def noise_groups(self) -> tuple[tuple[PlannedTable, ...], ...]:
-        """The sets of tables of which each shares one noise, that is drawn and read together."""
+        """The groups of tables that share their noise, which is drawn for all tables of a group together."""
         sharing = {part.table.name: part for part in self.parts if part.mechanism.shared_noise is not None}
         groups: list[tuple[PlannedTable, ...]] = []
-        # All tables that share a noise are of the same people, so one group has the most of them.
+        # Tables that share their noise are of the same people, so they are in one group. Larger groups come first.
         for group in sorted(self.groups, key=lambda group: -sum(name in sharing for name in group)):
             members = tuple(part for name, part in sharing.items() if name in group)
             if members:
@@ -366,10 +362,10 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
 
     @property
     def composition(self) -> PrivacyCurves:
-        """The privacy curves of the whole release, and of what was chosen before."""
+        """The privacy curves of the whole release and of earlier choices."""
         return with_choices(self.after, self.tables_alone)
 
     @property
     def tables_alone(self) -> PrivacyCurves:
-        """The privacy curves of the tables, without what was done before."""
+        """The privacy curves of the tables, without earlier choices."""
         return composed({part.table.name: part.mechanism for part in self.parts}, self.groups, self.released_draws)

@@ -1,4 +1,4 @@
-"""What is fitted to all tables of a model: which mechanism predicts best, and the errors. Simulated; no data."""
+"""Expected errors of fits to all tables of a network, and of their predictions, by simulation without data."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -25,15 +25,15 @@ from pymc_dirdp.releases.plan_types import PlannedTable
 type Mechanisms = Mapping[str, TableMechanism]
 Codes = NDArray[np.int64]
 
-# Standard deviations of the effects on a logit of a variable alone, with one parent, with two, and with more. Real
-# tables look so: categories differ much, parents say less, and their interactions less again.
+# Standard deviations of effects on a logit: of the variable itself, and of its interactions with one parent, two and
+# more parents. In real tables categories differ most, parents have less effect, and their interactions even less.
 _SCALES = (2.0, 0.5, 0.2, 0.1)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class SimulatedNetwork:
-    """A made-up network: its counts and shares by table with their axes, and the values of further records."""
+    """A simulated network: the axes, counts and shares of its tables, and the values of further records."""
 
     axes: Mapping[str, Axes]
     counts: dict[str, Array]
@@ -41,9 +41,9 @@ class SimulatedNetwork:
     codes: dict[str, Codes]
 
     def lost(self, estimates: Mapping[str, Array], target: str | None) -> dict[str, float]:
-        """The divergence of estimates of the tables from their shares, in nats a record, averaged over the records.
+        """The divergence of the estimates from the shares, in nats a record, averaged over the records.
 
-        Of each table; with a target that of its probabilities given the other variables, which is all tables' alike.
+        There is one for each table. With a target, all of them are that of its probabilities given the other variables.
         """
         if target is None:
             losses = {}
@@ -57,7 +57,7 @@ class SimulatedNetwork:
         return dict.fromkeys(self.axes, float(np.mean(log_true[places] - log_estimated[places])))
 
     def _given_others(self, tables: Mapping[str, Array], target: str) -> Array:
-        """Logarithms of the probabilities of the values of a variable given the others, shape (values, records)."""
+        """The log-probabilities of the values of a variable given the others, shape (values, records)."""
         # There may be no other variable.
         joint: Array = np.zeros((1, len(self.codes[target])))
         for name, axes in self.axes.items():
@@ -79,37 +79,36 @@ def prediction_loss_of(
     models: int = 2,
     seed: int = 20261122,
 ) -> Callable[[Mechanisms], dict[str, float] | None]:
-    """How much worse the next record, or its class, is predicted from a release than by the truth.
+    """The expected loss of predicting the next record, or its class, from a release, compared with the true shares.
 
-    Averages are over made-up networks.
-
-    All mechanisms see the same networks, and noise from the same seed, in whichever order they are asked for.
+    It is an average over simulated networks. All mechanisms are compared on the same networks, with noise from the same
+    seed, in any order.
 
     Parameters
     ----------
     axes : mapping of str to Axes
-        Of tables of one network, each with two categories and more.
+        The axes of the tables of one network, each with two or more categories.
     priors : mapping of str to array
-        The model's own prior of each.
+        The prior of each table in the model.
     n_records : int
-        The public number of records, or that to plan for, above 0.
+        The public number of records, or the planning size, above 0.
     public : bool
-        Whether it is known when a record is predicted.
+        Whether it is public, so that predictions can use it.
     target : str, optional
-        The axis of the class, if that alone is predicted, given all other variables.
+        The axis of the class, to compare predictions of the class given all other variables.
     models : int, default 2
-        Networks that are simulated.
+        The number of simulated networks.
     seed : int, default 20261122
-        Of all that is random here.
+        The seed of the simulation.
 
     Returns
     -------
     judge : callable
-        From the mechanisms of all tables to the expected loss of each in nats a record, at least 0; None where
-        nothing is estimated from a mechanism.
+        A function from the mechanisms of all tables to the expected loss of each in nats a record, at least 0. It
+        returns None if nothing can be estimated from a mechanism.
     """
     rng = np.random.default_rng(seed)
-    # Features are recorded because they tell the class, so one parent says twice as much where a class is predicted.
+    # Features are recorded because they predict the class, so the effects of single parents are larger here.
     scales = _SCALES if target is None else (2.0, 1.0, 0.2, 0.1)
     networks = [simulated_network(axes, n_records, rng, scales) for _ in range(models)]
 
@@ -135,7 +134,7 @@ def prediction_loss_of(
 def _fitted(
     network: SimulatedNetwork, mechanisms: Mechanisms, n_records: float | None, rng: np.random.Generator
 ) -> dict[str, Array]:
-    """The shares of the tables that are fitted together, to simulated marginals of all of them."""
+    """The shares of the tables that are fitted together to simulated noisy marginals."""
     measured = [
         measurements_of_table(
             name,
@@ -150,14 +149,14 @@ def _fitted(
 
 
 def axes_of(table: Table) -> Axes:
-    """The name and the length of each axis of a table, that of the outcomes of a Beta included."""
+    """The name and the length of each axis of a table, including the outcomes of a Beta."""
     return tuple(zip([*share_dims(table), *outcome_dims(table)], table.shape, strict=True))
 
 
 def simulated_network(
     axes: Mapping[str, Axes], n_records: int, rng: np.random.Generator, scales: Sequence[float] = _SCALES
 ) -> SimulatedNetwork:
-    """A network with log-linear tables, and records of it. A parent without a table of its own is uniform."""
+    """A network with log-linear tables, and records from it. Parents without a table are uniform."""
     table_of = {table[-1][0]: name for name, table in axes.items()}
     lengths: dict[str, int] = {axis: length for table in axes.values() for axis, length in table}
     parents: dict[str, Any] = dict.fromkeys(lengths, ()) | {
@@ -165,9 +164,9 @@ def simulated_network(
     }
     codes: dict[str, Codes] = {}
     shares: dict[str, Array] = {}
-    # Where there are more records, so many are simulated, and their counts are multiplied.
+    # The maximum number of simulated records. The counts of more records are scaled up.
     n_simulated = min(n_records, 500_000)
-    # Records by which predictions are judged.
+    # Further records to evaluate predictions.
     size = n_simulated + 20_000
     for axis in TopologicalSorter(parents).static_order():
         if axis not in table_of:
@@ -188,7 +187,7 @@ def simulated_network(
 
 
 def _shares(shape: tuple[int, ...], rng: np.random.Generator, by_order: Sequence[float] = _SCALES) -> Array:
-    """Shares of a variable given its parents: sums of effects, whose standard deviations fall with their order."""
+    """Shares of a variable given its parents. Their logits are sums of effects, which decrease with their order."""
     effects = Effects(shape)
     scales = np.array([by_order[min(max(order - 1, 0), len(by_order) - 1)] for order in effects.orders])
     logits = effects.logits(scales[effects.groups] * rng.standard_normal(shape))
@@ -198,34 +197,33 @@ def _shares(shape: tuple[int, ...], rng: np.random.Generator, by_order: Sequence
 def expected_fit_errors(
     parts: Sequence[PlannedTable], *, public: bool, most_cells: int = 2_000
 ) -> dict[str, EstimateError]:
-    """The expected error of each table that is fitted to marginals, over made-up networks of the same shape.
+    """The expected error of each table that is fitted to marginals, over simulated networks of the same shape.
 
-    Networks are made up as for :func:`prediction_loss_of`: the effects on the logits fall with the number of parents.
-    Each is released, and fitted table by table. Errors are averaged over the records, so a row counts as much as it
-    holds of them.
+    Networks are simulated as for :func:`prediction_loss_of`. Each is released, and fitted table by table. Errors are
+    averaged over the records, so rows are weighted by their numbers of records.
 
     Parameters
     ----------
     parts : sequence of PlannedTable
-        All tables that are released by marginals, with the public number of records, or that to plan for.
+        All tables that are released by marginals, with the public number of records or the planning size.
     public : bool
-        Whether the number of records is known to the fit.
+        Whether the fit uses the number of records.
     most_cells : int, default 2_000
-        With more cells nothing is simulated. So many are fitted in a second or two.
+        The maximum number of cells, which are fitted in a second or two.
 
     Returns
     -------
     errors : dict of str to EstimateError
-        Empty if there are no such tables or no records, or different numbers of them; if the tables have more than
-        2,000 cells together, or if two of them are tables of the same variable.
+        Empty if there are no such tables or no records, if their numbers of records differ, if the tables have more
+        than `most_cells` cells together, or if two of them are tables of the same variable.
     """
     tables = tuple((part.table.name, axes_of(part.table), part.mechanism) for part in parts)
     sizes, cells = {part.n_records or 0 for part in parts}, sum(part.table.prior.size for part in parts)
-    # Two tables of the same variable are no network; a text may say that there are two.
+    # Two tables of the same variable are not a network. A text may contain that.
     is_network = len({axes[-1][0] for _, axes, _ in tables}) == len(tables)
     if len(sizes) != 1 or 0 in sizes or cells > most_cells or not is_network:
         return {}
-    # At most 16 networks are simulated, of 800 cells together unless one has more.
+    # At most 16 networks are simulated, with 800 cells together unless a single one has more.
     errors = _simulated(tables, sizes.pop(), public, min(16, max(1, 800 // cells)))
     return {name: error for (name, *_), error in zip(tables, errors, strict=True)}
 
@@ -235,7 +233,7 @@ def _simulated(
     tables: tuple[tuple[str, Axes, TableMechanism], ...], n_records: int, public: bool, networks: int
 ) -> tuple[EstimateError, ...]:
     axes = {name: table_axes for name, table_axes, _ in tables}
-    # A fixed seed is harmless: there is no data here, and what is planned twice comes out the same.
+    # A fixed seed does not affect privacy, because no data are used. It makes plans reproducible.
     rng = np.random.default_rng(20261123)
     kl, squares = np.zeros(len(tables)), np.zeros(len(tables))
     for _ in range(networks):

@@ -1,4 +1,4 @@
-"""A model of any discrete data becomes one of its private release: the exact likelihood, without the records."""
+"""Private models of any discrete data: the likelihood of a release, without the records."""
 
 import math
 import os
@@ -61,25 +61,25 @@ def private_model(
 ) -> pm.Model:
     """Replace the records of a discrete model by a private release of them.
 
-    Records are counted, and the counts get noise once. The new model observes the noisy counts, with their exact
-    likelihood. Recipients pass the release, and need no records.
+    The records are counted, and noise is added to the counts once. The new model observes the noisy counts, with their
+    exact likelihood. Recipients pass the release, and need no records.
 
     Parameters
     ----------
     source : Guarantee, ModelPlan, Plan, release, path, or dict of str to these releases
-        What the release satisfies, or a plan of this model, or a release or file. A dict has one release for each name.
+        The guarantee of the release, a plan of this model, or a release or its file. Pass a dict for several releases.
     model : pymc.Model, or dict of str to pymc.Model, optional
-        By default the model on the context stack. With a release, its observations may be made up.
+        By default the model on the context stack. With a release, its observations may be placeholders.
     public : iterable of str, or True, default ()
-        `pm.Data` and numbers of trials that anybody may know.
+        Names of `pm.Data` and numbers of trials that are public.
     levels : mapping of str to int, optional
-        Private covariates, and how many codes from 0 on each of them has.
+        The number of levels of each private covariate, whose codes start at 0.
     count_variables : iterable of str, default ()
-        Observed variables of which each observation is a number of people, such as Poisson counts of cases.
+        Observed variables whose observations are numbers of people, such as Poisson counts of cases.
     jointly : iterable of iterables of str, default ()
         Groups of observed variables with answers of the same people. Each group has one table.
     support : mapping of str to list, optional
-        All values of one observation, for variables of which the library cannot find them.
+        All possible values of an observation, for variables whose support the library cannot find.
     unit, contribution
         The dim whose entries are the people, or the maximum number of records of a person.
     adjacency : {"replace-one", "add-remove"}, optional
@@ -101,7 +101,7 @@ def private_model(
     Raises
     ------
     UnsupportedModelError, ArgumentError, UnattainableError
-        Before the ledger is charged.
+        If the model, an option or the guarantee is refused. The ledger is not charged then.
     DataError, ReleaseError
         If an observation is not what you declared, or a release is damaged or of another model.
 
@@ -142,11 +142,11 @@ def private_model(
         plan = plan_tables(content, parsed) if isinstance(content, Guarantee) else content
         counted = table_model(parsed, None)
         plan = plan_for(plan, counted)
-        # All that could be refused is refused here, before anything is published.
+        # Errors are raised here, before anything is published.
         with_terms(parsed, plan, n_prior)
         sealed = Sealed(lambda: count_records(parsed, model), ledger)
         with warnings.catch_warnings():
-            # Categories are the model's own values.
+            # The categories are the values of the model's variables.
             warnings.simplefilter("ignore", CategoriesFromDataWarning)
             release = sample_sealed(plan, counted, sealed, random_seed=random_seed, progressbar=False)
         private = with_terms(parsed, plan, n_prior, _noisy_counts(open_verified(release)))
@@ -163,7 +163,7 @@ def private_model(
 
 
 def _noisy_counts(stored: LoadedRelease) -> dict[str, Array]:
-    """What a release has published of each table."""
+    """The published noisy counts of each table."""
     assert stored.release is not None
     return {name: output.values[0] for name, output in stored.release.output.items()}
 
@@ -174,7 +174,7 @@ def _of_releases(
     options: ModelOptions,
     n_prior: float | Mapping[str, float] | None,
 ) -> pm.Model:
-    """The model of releases, each an observed variable of its own: of several, or of the one that has no name."""
+    """The model of several releases, each with its own observed variables, or of a single one without a name."""
     if isinstance(model, dict) and set(model) != set(releases):
         raise ArgumentError("Expected a model for each release, by the same names, or one model for all.")
     private, trees, identities = None, dict[str, xr.DataTree](), set[object]()
@@ -189,7 +189,7 @@ def _of_releases(
         if options.adjacency not in (None, stored.plan.adjacency):
             raise ArgumentError(f"The release is for adjacency={stored.plan.adjacency!r}. Leave adjacency out.")
         analyst_model = root_model(model[name] if isinstance(model, dict) else model)
-        # A release may have more cells than a new one gets without being asked.
+        # A release may have more cells than the default maximum.
         max_cells = max(math.prod(part.table.shape) for part in stored.plan.parts)
         release_options = replace(options, adjacency=stored.plan.adjacency, max_cells=max(options.max_cells, max_cells))
         call = "releases" if name else "release"
@@ -206,37 +206,37 @@ def _of_releases(
 
 
 def _warn_left_out(model: pm.Model, private: pm.Model) -> None:
-    """Name the Deterministics that a private model lacks. It follows from the graph and what was declared public."""
+    """Warn of Deterministics that a private model lacks. This depends on the graph and the public names only."""
     names = [repr(formula.name) for formula in model.deterministics if formula.name not in private.named_vars]
     if names:
         warn(
             f"The private model has no Deterministic {', '.join(names)}, which may hold records. To keep one that "
-            "reads public arrays without an entry for each record, such as weights of strata, write each of them "
-            "as a pm.Data, which public= names.",
+            "reads public arrays without an entry for each record, such as weights of strata, write each array as "
+            "pm.Data and pass its name in public=.",
             LeftOutWarning,
         )
 
 
 @user_facing
 def release_of(model: pm.Model, name: str | None = None) -> xr.DataTree:
-    """The release behind a private model: what may be published, for `save`, `report`, `statement` and `verify`.
+    """The release behind a private model, for `save`, `report`, `statement` and `verify`. It may be published.
 
     Parameters
     ----------
     model : pymc.Model
         From :func:`private_model`.
     name : str, optional
-        Which release, if there are several.
+        The name of the release, if there are several.
 
     Returns
     -------
     release : xarray.DataTree
-        Its tables are called by the observed variables.
+        Its tables have the names of the observed variables.
 
     Raises
     ------
     ArgumentError
-        If it is no private model, or a copy of one that PyMC made.
+        If it is not a private model, or is a copy that PyMC made.
 
     Examples
     --------
@@ -253,7 +253,7 @@ def release_of(model: pm.Model, name: str | None = None) -> xr.DataTree:
     if release is None:
         raise ArgumentError(
             f"Expected a model from dirdp.private_model, got {type_name(model)} without a release. A copy of a private "
-            "model has none: ask the private model itself."
+            "model has none: pass the private model itself."
         )
     if isinstance(release, dict):
         if name not in release:

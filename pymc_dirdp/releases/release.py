@@ -1,4 +1,4 @@
-"""A release is drawn from a plan and the counts: a DataTree that is safe to publish."""
+"""Draw a release from a plan and the counts: a DataTree that is safe to publish."""
 
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -60,30 +60,30 @@ def sample(
     Parameters
     ----------
     guarantee : Guarantee or Plan
-        The guarantee of the whole release, or what :func:`plan` returned for this model. Leave out all options from
-        `adjacency` on if you pass a plan. More options, such as `released_draws` and `weights`, are those of a plan.
+        The guarantee of the whole release, or the plan of this model from :func:`plan`. Leave out all options from
+        `adjacency` on if you pass a plan. Only :func:`plan` has options such as `released_draws` and `weights`.
     model : pymc.Model, optional
         By default the model on the context stack.
     random_seed : int, SeedSequence, Generator or None, default None
         None takes entropy from the operating system. A seeded release can be drawn again and is **not private**.
     ledger : Ledger, optional
-        It records the release before any observation is counted. If the budget is too small, nothing is drawn.
+        It is charged before any observation is counted. If the budget is too small, nothing is drawn.
     progressbar : bool, default True
         Whether to show a bar if drawing takes over a second.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        Whether neighbouring data sets have one record replaced, so that the number of records is public, or added.
+        Whether neighbouring data sets differ by a replaced record, so the number of records is public, or an added one.
     mechanism : str, Dirichlet or Marginals, default "dirichlet"
         ``"dirichlet"`` draws from a tempered posterior. ``"geometric"`` and ``"gaussian"`` release noisy counts and
-        draws given them. ``"auto"`` takes the smallest expected error of :func:`estimate`. ``"joint"`` is one noise
-        for several tables of the same people, ``"marginals"`` noisy marginals of a network.
+        draws given them. ``"auto"`` minimizes the expected error of :func:`estimate`. ``"joint"`` adds shared noise to
+        several tables of the same people. ``"marginals"`` releases noisy marginals of a network.
     n_records : int or mapping of str to int, optional
-        Your guess of the number of records, where it is private.
+        Your guess of the number of records, if it is private.
     unit : str, int or tuple of these, optional
         The dim, or axis, whose entries are the people. By default one record is one person.
     contribution : int, optional
         The maximum number of records of a person in each table; with `unit`, in each observed variable.
     public : iterable of str, or True, default ()
-        Numbers of trials or records, and `pm.Data` in priors, that anybody may know; True for all of them.
+        Names of public numbers of trials or records, and of public `pm.Data` in priors; True for all of them.
 
     Returns
     -------
@@ -94,11 +94,11 @@ def sample(
     Raises
     ------
     UnsupportedModelError, UnattainableError, ArgumentError
-        As :func:`plan`.
+        As for :func:`plan`.
     DataError
-        If the observations are not what the model says. Only the curator may see this error.
+        If the observations do not fit the model. Only the curator may see this error.
     BudgetError, LedgerError
-        If the ledger refuses the release or cannot be written. Nothing was drawn then.
+        If the ledger refuses the release or cannot be written. Nothing is drawn then.
 
     Examples
     --------
@@ -145,28 +145,28 @@ def sample_sealed(
     progressbar: bool = True,
     **planning: Unpack[Sampling],
 ) -> xr.DataTree:
-    """What :func:`sample` returns, of a model whose records are read after the charge.
+    """The release of a model whose records are read after the charge, for :func:`sample`.
 
     Parameters
     ----------
     guarantee, random_seed, progressbar, **planning
         As in :func:`sample`.
     model : pymc.Model
-        What is planned and charged. Its observations may be made up.
+        The model to plan and charge. Its observations may be placeholders.
     sealed : Sealed
-        A function for the same model with the records, and the ledger.
+        A function that returns the same model with the records, and the ledger.
     """
     ledger = sealed.ledger
     check_ledger_type(ledger)
     plan = plan_for(guarantee, model, progressbar=progressbar, **planning)
     check_readable(plan)
     composition = plan.composition
-    # Verified again, on the exact curve and without tolerance: a plan may come from a file.
+    # Plans may come from a file, so this is checked again, on the exact curve and without tolerance.
     if not composition.satisfies(plan.guarantee):
-        raise UnattainableError(f"The plan does not keep {plan.guarantee}, so nothing was drawn. Plan again.")
+        raise UnattainableError(f"The plan does not satisfy {plan.guarantee}, so nothing was drawn. Plan again.")
     for part in plan.publishing(NoisyTable):
         try_draws(part, public=plan.privacy_unit.n_records_is_public)
-    # Everything that can fail without the data comes before the ledger.
+    # Everything that can fail without the data comes before the charge.
     source = randomness(random_seed, sampler=plan.sampler)
     try_view(plan)
     released = tuple(part.table for part in plan.parts)
@@ -177,7 +177,7 @@ def sample_sealed(
             plan,
             ledger,
             what=", ".join(table.name for table in released),
-            # The digest that the plan's own file has, also if another version of this library wrote it.
+            # The digest in the file of the plan, even if another version of this library wrote it.
             digest=guarantee.digest if isinstance(guarantee, Plan) else plan.digest,
             min_count=plan.min_count,
             groups=plan.groups if len(plan.groups) > 1 else None,
@@ -190,7 +190,7 @@ def sample_sealed(
     with Bar(len(plan.parts), "tables", shown=progressbar) as bar:
         output = drawn_outputs(plan, counts, random_seed, bar)
     release_identity = identity(random_seed, output)
-    # Bins that nobody has paid for are remembered as long as somebody has them, and a cache is nobody: it has a copy.
+    # The cache gets copies of the choices, so that it does not keep bins alive whose cost no release has covered yet.
     copied = replace(plan, after=tuple(map(copy, plan.after))) if plan.after else plan
     tree = view(of_release(Release(copied, source, release_identity, receipt, output)))
     return with_deterministics(tree, model, size_is_public=plan.privacy_unit.n_records_is_public)
@@ -211,8 +211,8 @@ def _read(plan: Plan, model: pm.Model) -> dict[str, Counts]:
 
 def drawn_outputs(plan: Plan, counts: Mapping[str, Counts], random_seed: Seed, bar: Bar) -> dict[str, Output]:
     """The outputs of the mechanisms, by table."""
-    # All tables use one generator, so no two of them share their noise. Without a seed the exact sampler takes its bits
-    # from the operating system itself.
+    # All tables use one generator, so their noise is independent. Without a seed, the exact sampler uses random bits of
+    # the operating system.
     sampler = plan.sampler
     source = None if sampler == "exact" and random_seed is None else generator(random_seed)
     output: dict[str, Output] = {}

@@ -1,4 +1,4 @@
-"""The guarantee of a release and its accuracy, in words: text in a terminal, HTML in a notebook."""
+"""Reports on the guarantee and the accuracy of a release, as text in a terminal and HTML in a notebook."""
 
 import json
 from collections.abc import Iterator
@@ -28,18 +28,18 @@ type Lines = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, repr=False)
 class Report(Labelled):
-    """Sections of labelled lines. `print` it, or let a notebook show it.
+    """Sections of labelled lines. `print` it, or display it in a notebook.
 
     Attributes
     ----------
     title : str
-        The tables that were released.
+        The released tables.
     sections : tuple of (str, tuple of (str, str))
-        Each section has a heading, which is empty in a short report, and its lines: a label and a text.
+        Each section has a heading, which is empty in a short report, and lines of a label and a text.
 
     Notes
     -----
-    In a notebook the short report of a release has a picture of its first table, if that has 16 cells at most.
+    In a notebook, the short report of a release has a picture of its first table if that has at most 16 cells.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Report(Labelled):
 
 
 def report(release: Any, *, full: bool = False) -> Report:
-    """The report on anything but a diagnosis, by public numbers only; see :func:`pymc_dirdp.report`."""
+    """The report on any object but a diagnosis, from public numbers only. See :func:`pymc_dirdp.report`."""
     source = content_of(release)
     if isinstance(source, Claiming | Ledger):
         title, facts = source._facts()
@@ -98,10 +98,10 @@ def report(release: Any, *, full: bool = False) -> Report:
 
 
 def _screen(facts: Facts) -> tuple[tuple[str, Lines], ...]:
-    """The lines for one screen, in three blocks without a heading: the answer, what is guaranteed, what to do next."""
+    """The lines for one screen, in three blocks without a heading: the answer, the guarantee and the next step."""
     answer, *middle, use = facts
     blocks = (selected(facts, headings, 0) for headings in ([answer], middle, [use]))
-    # What fits beside the labels of a terminal of 80 columns; these may take two lines.
+    # Texts are clipped to a terminal with 80 columns. These may take two lines.
     wide = "protects", "problem", "mechanism", "odds"
     return tuple(
         ("", tuple((clipped(label, 9), clipped(text, 67, lines=1 + (label in wide))) for label, text in block))
@@ -111,16 +111,16 @@ def _screen(facts: Facts) -> tuple[tuple[str, Lines], ...]:
 
 
 def _sections(facts: Facts) -> tuple[tuple[str, Lines], ...]:
-    """All lines but those of one screen, by heading."""
+    """All lines of a full report, by heading."""
     _, *middle, _ = facts
     sections = ((heading, selected(facts, [heading], 1, 2)) for heading in middle)
     return tuple((heading, lines) for heading, lines in sections if lines)
 
 
 def _picture(release: xr.DataTree, *, level: float = 0.95, most_dots: int = 16, most_cells: int = 200) -> str:
-    """What is inferred from a release, the prior and the release, if its first table fits and none takes long.
+    """A picture of the inference, the prior and the draw. It is empty if the tables are too large.
 
-    The picture has at most `most_dots` cells; inference of `most_cells` in all tables takes a second.
+    The picture has at most `most_dots` cells. Inference on `most_cells` cells in all tables takes a second.
     """
     stored = open_release(release)
     (name, table), *_ = stored.tables.items()
@@ -130,11 +130,11 @@ def _picture(release: xr.DataTree, *, level: float = 0.95, most_dots: int = 16, 
     try:
         estimate = inferences(release, {}, {}, None, same_records=True).distributions.estimate([level])[name]
     except DirdpError:
-        return ""  # Nothing is inferred without a prior of a private number of records, for example.
+        return ""  # Inference may need a prior of a private number of records, for example.
     total = table.prior.sum(axis=-1, keepdims=True)
     tails = np.array([(1 - level) / 2, (1 + level) / 2]).reshape(2, *[1] * table.prior.ndim)
     before = betaincinv(table.prior, total - table.prior, tails).reshape(2, -1).T
-    # A Beta shows the probability of success; that of failure is its mirror image.
+    # Only the probability of success of a Beta is shown, because that of failure is its mirror image.
     cells = slice(None, None, 2 if table.family == "beta" else 1)
     draw = view(stored)["posterior"].to_dataset()[name].isel(chain=0, draw=0)
     labels = [", ".join(map(str, cell)) or name for cell in product(*(draw[dim].values for dim in draw.dims))]
@@ -146,7 +146,7 @@ def _picture(release: xr.DataTree, *, level: float = 0.95, most_dots: int = 16, 
 
 
 def _left_out(tree: xr.DataTree | None) -> Iterator[tuple[str, str]]:
-    """The Deterministics that are not among the draws. The tree says so, and not the text, which holds none."""
+    """The Deterministics that are not among the draws. They are in the tree, but not in the text."""
     attributes = {} if tree is None else getattr(tree.children.get("posterior"), "attrs", {})
     with suppress(TypeError, ValueError, RecursionError):
         names = ", ".join(shown(str(name)) for name in json.loads(attributes.get(LEFT_OUT, "null")))

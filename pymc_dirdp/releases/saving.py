@@ -1,4 +1,4 @@
-"""Files of releases, plans and private choices: the text of each, which any program reads."""
+"""Files of releases, plans and private choices, as texts that any program can read."""
 
 from os import PathLike
 from typing import Any
@@ -17,33 +17,32 @@ from pymc_dirdp.texts.grammar import Text
 
 @user_facing
 def save(release: xr.DataTree | Text, path: str | PathLike[str], *, overwrite: bool = False) -> None:
-    """Write a release, a plan or a private choice to a file, which :func:`load` reads: a JSON text of its facts.
+    """Write a release, a plan or a private choice to a JSON file, which :func:`load` reads.
 
     Parameters
     ----------
     release : xarray.DataTree, Plan, Bins, Structure or Transcript
         From :func:`pymc_dirdp.sample`, :func:`pymc_dirdp.plan`, :func:`pymc_dirdp.choose_bins`,
-        :func:`pymc_dirdp.choose_structure` or :meth:`pymc_dirdp.ThompsonSampler.transcript`. Of a tree its text is
-        written; what was added to the tree or changed in it is not.
+        :func:`pymc_dirdp.choose_structure` or :meth:`pymc_dirdp.ThompsonSampler.transcript`. The file contains the
+        text of a tree, without later changes of the tree.
     path : path-like
         The file. It is compressed if the name ends in `.gz`.
     overwrite : bool, default False
-        Whether another file of this name is replaced, once the new one is complete. A release that was paid for cannot
-        be drawn again.
+        Whether to replace an existing file, once the new one is complete. You cannot draw the same release again.
 
     Raises
     ------
     ReleaseError
-        If it is no release, or is confidential.
+        If it is not a release, or is confidential.
     FileExistsError
-        If there is another file of this name, and `overwrite` is False.
+        If there is another file of this name and `overwrite` is False.
     OSError
         If the file cannot be written.
 
     Notes
     -----
-    The tree's own `to_netcdf` and `to_zarr` keep the text in the group `release`, and all functions of this library
-    take the tree that :func:`xarray.open_datatree` makes of such a file.
+    The methods `to_netcdf` and `to_zarr` of the tree keep the text in the group `release`. All functions of this
+    library accept the tree that :func:`xarray.open_datatree` loads from such a file.
 
     Examples
     --------
@@ -67,27 +66,26 @@ def save(release: xr.DataTree | Text, path: str | PathLike[str], *, overwrite: b
 
 @user_facing
 def load(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
-    """What :func:`save` wrote. Nothing in the file is believed.
+    """Load a file that :func:`save` wrote. Nothing in the file is trusted.
 
     Parameters
     ----------
     path : path-like
-        It is unpacked if it is a file of gzip.
+        It is decompressed if it is a gzip file.
     max_bytes : int, default 2**26
-        The longest text that is read, after it was unpacked. It may hold a value for every eight of these bytes, so
-        that a small file cannot fill the memory. A million cells take about 50 MB.
+        The maximum size of the decompressed text. It may contain one value for every eight of these bytes, so that a
+        small file cannot fill the memory. A million cells take about 50 MB.
 
     Returns
     -------
     release : xarray.DataTree, Plan, Bins, Structure or Transcript
-        A release as :func:`pymc_dirdp.sample` returns it; whether its guarantee follows was not decided, see
-        :func:`pymc_dirdp.verify`. A plan or a choice satisfies its guarantee, which is decided on its exact curves
-        here.
+        A release is returned in the form of :func:`pymc_dirdp.sample`. Use :func:`pymc_dirdp.verify` to check its
+        guarantee. The guarantee of a plan or a choice is checked here, on its exact curves.
 
     Raises
     ------
     ReleaseError
-        If the file holds anything else than such a text, was changed, contradicts itself, or is too long.
+        If the file is not such a text, was changed, contradicts itself, or is too long.
     UnattainableError
         If a plan does not satisfy its guarantee.
     OSError

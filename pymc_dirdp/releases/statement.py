@@ -1,6 +1,6 @@
-"""What can be printed under a published table, and how accurate the table is expected to be, by public numbers only.
+"""Privacy statements to print under published tables, with their expected accuracy, from public numbers only.
 
-A statement is a paragraph, a table, and an entry for a register of deployments.
+A statement has a paragraph, a table, and an entry for a register of deployments.
 """
 
 import json
@@ -27,7 +27,7 @@ type Lines = tuple[tuple[str, str], ...]
 
 @runtime_checkable
 class Stating(Claiming, Protocol):
-    """What brings its own statement, such as a bandit or a release of pairs."""
+    """An object with its own statement, such as a bandit or a release of pairs."""
 
     def _statement(self) -> tuple[Deployment, Facts]: ...
 
@@ -35,17 +35,17 @@ class Stating(Claiming, Protocol):
 @final
 @dataclass(frozen=True, repr=False)
 class Statement:
-    """What a published table should say of its privacy: `print` gives Markdown, a notebook shows HTML.
+    """The privacy statement of a published table. `print` shows Markdown, a notebook shows HTML.
 
     Attributes
     ----------
     title : str
     paragraph : str
-        The guarantee in plain words, or that there is none.
+        The guarantee in plain words, or the reason why there is none.
     lines : tuple of (str, str)
         The rows of the table: a label and a text.
     entry : dict
-        The same for machines, with the columns of the public registry of deployments of differential privacy.
+        A machine-readable entry, with the columns of the public registry of deployments of differential privacy.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class Statement:
         return f"<div style='overflow-wrap:anywhere'>{paragraph}{scrolled(labelled(self.lines))}</div>"
 
     def to_json(self) -> str:
-        r"""The entry as JSON, with keys after the columns of https://registry.opendp.org/deployments-registry.
+        r"""The entry as JSON. Its keys are the columns of https://registry.opendp.org/deployments-registry.
 
         Examples
         --------
@@ -91,40 +91,40 @@ class Statement:
 
 @user_facing
 def statement(release: xr.DataTree | str | PathLike[str] | Ledger | Stating) -> Statement:
-    """What can be printed under a published table, from its file alone, or about a bandit or a ledger.
+    """The privacy statement to print under a published table, from its file alone, or about a bandit or a ledger.
 
     A release is verified first, see :func:`pymc_dirdp.verify`.
 
     Parameters
     ----------
     release : xarray.DataTree, path-like, ThompsonSampler, Transcript or Ledger
-        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written; the run of a bandit, whose file is
-        that of its transcript; or the ledger of several releases about the same people, such as four quarters, for what
-        they guarantee together.
+        From :func:`pymc_dirdp.sample`, or from a file of any origin. Pass a bandit or the file of its transcript for
+        the statement of its run. Pass the ledger of several releases about the same people, such as four quarters, for
+        the guarantee of all of them together.
 
     Returns
     -------
     statement : Statement
-        `print(statement(release))` is Markdown with one paragraph and one table, a notebook shows HTML, and `to_json()`
-        is an entry for a register. Names from the file are escaped in each. A release that was drawn with a seed
-        says that it is not private.
+        `print(statement(release))` shows Markdown with one paragraph and one table, a notebook shows HTML, and
+        `to_json()` is an entry for a register. Names from the file are escaped in each. The statement of a release
+        that was drawn with a seed says that it is not private.
 
     Raises
     ------
     ReleaseError
-        If it is no release, is damaged, or does not keep what it states.
+        If it is not a release, is damaged, or does not satisfy its stated guarantee.
     ArgumentError
-        If a ledger holds no release yet, or it is a list of releases.
+        If a ledger has no release yet, or it is a list of releases.
 
     Notes
     -----
-    The odds are those of the truth against any other answer of one person: what somebody believes before, times the
-    likelihood ratio of what was published. From the curve, the logarithm of that ratio is above `e - log(1 - b / a)`
-    with a probability of at most `a`, where `b = delta(e)` is below `a`: the hockey-stick divergence at `e` is at least
-    that probability times `b / a`.
+    The odds are those of the true answer of one person against any other answer: prior odds times the likelihood ratio
+    of what was published. From the curve, the logarithm of that ratio is above `e - log(1 - b / a)` with a probability
+    of at most `a`, where `b = delta(e)` is below `a`, because the hockey-stick divergence at `e` is at least that
+    probability times `b / a`.
 
-    A ledger states :attr:`Ledger.guarantee`, and its odds are those of the worst that this allows. Where the guarantee
-    has a delta of its own, they are those of `a = 10 delta`.
+    A ledger states :attr:`Ledger.guarantee`, and its odds are the worst that this guarantee allows. If the guarantee
+    has a delta, they are those of `a = 10 delta`.
 
     Examples
     --------
@@ -141,8 +141,8 @@ def statement(release: xr.DataTree | str | PathLike[str] | Ledger | Stating) -> 
         return _of_ledger(release)
     if isinstance(release, list | tuple):
         raise ArgumentError(
-            "Pass the ledger that the releases were charged to: dirdp.statement(ledger) says what they guarantee "
-            "together. Or state each of them by itself."
+            "Pass the ledger that the releases were charged to: dirdp.statement(ledger) has their joint guarantee. Or "
+            "pass one release at a time."
         )
     source = content_of(release)
     if isinstance(source, Stating):
@@ -157,7 +157,7 @@ def statement(release: xr.DataTree | str | PathLike[str] | Ledger | Stating) -> 
 
 
 def _refuse_false(verification: Verification) -> None:
-    """Refuse a release that does not verify. A seed is said loudly instead; anything else leaves nothing to say."""
+    """Refuse a release that fails verification for any reason but a seed, which the statement is about."""
     wrong = [check for check in verification.checks if not check.passed and check.name != "randomness"]
     if wrong:
         raise ReleaseError(
@@ -187,7 +187,7 @@ def _statement_of(verification: Verification, stated: Deployment, lines: Lines, 
 def _of_ledger(ledger: Ledger) -> Statement:
     stated, facts = ledger._statement()
     if not stated.product:
-        raise ArgumentError("This ledger holds no release yet: sample(..., ledger=ledger) records what is released.")
+        raise ArgumentError("This ledger holds no release yet: sample(..., ledger=ledger) records a release.")
     verb = "was" if stated.description.startswith("1 release ") else "were"
     published = f"{stated.description} ({stated.product}) {verb} published"
     text = stated.odds.paragraph(published, "The statement of each of them says how its numbers were drawn.")
@@ -202,9 +202,8 @@ def _seed_warning(product: str) -> str:
 
 
 def _markdown(text: str) -> str:
-    """A text that Markdown shows as it is, also in a cell of a table."""
-    # Signs that begin something in Markdown, or in a page made of it, as an underscore within a word does not; and what
-    # browsers and GitHub turn into a link.
+    """A text with escapes, so that Markdown shows it unchanged, even in a cell of a table."""
+    # Characters with a meaning in Markdown. An underscore within a word has none. Links and mentions follow below.
     special = re.compile(r"([\\`*{}\[\]#!|~$]|(?<![^\W_])_|_(?![^\W_]))")
     safe = special.sub(r"\\\1", visible(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     link = re.compile(r"(?<=[a-z])(:)(?=/)|(?<=www)(\.)|(@)", re.IGNORECASE)

@@ -1,7 +1,7 @@
-"""A release as a text: its plan and what was drawn.
+"""A release as a text: its plan and the outputs of its mechanisms.
 
-The text holds facts alone: what was decided, and what the mechanisms returned. Curves, errors, sentences, draws given
-noisy counts follow from the facts, see :mod:`pymc_dirdp.releases.view`.
+The text contains facts only: the plan, and what the mechanisms returned. Privacy curves, errors, sentences and draws
+given noisy counts follow from the facts, see :mod:`pymc_dirdp.releases.view`.
 """
 
 import math
@@ -26,7 +26,7 @@ _SEED = "seed"
 @final
 @dataclass(frozen=True, eq=False)
 class Release(Text):
-    """A release: its plan and what was drawn, all of it public.
+    """A release: its plan and the outputs of its mechanisms. All of it is public.
 
     Attributes
     ----------
@@ -34,13 +34,12 @@ class Release(Text):
     randomness : str
         The source of random bits; ``"seed"`` if the release can be computed again.
     identity : str
-        128 random bits in hexadecimal. They tell this release from another one that drew the same numbers by chance, as
-        two noisy counts may be equal; the same release twice tells nothing new.
+        128 random bits in hexadecimal. They distinguish this release from another one that has the same numbers by
+        chance. Two copies of one release have the same identity, and contain no further information.
     entry : Receipt or None
-        The entry of the ledger that was charged for it. A copy of the ledger that is older does not hold it.
+        The entry in the ledger that was charged. Older copies of the ledger do not have it.
     output : mapping of str to Output
-        What the mechanism of each table published: noisy tables, or the draws themselves, of a Beta those of
-        success.
+        The output of the mechanism of each table: noisy tables or draws. A Beta has draws of success only.
     """
 
     plan: Plan
@@ -51,7 +50,7 @@ class Release(Text):
 
     @property
     def is_seeded(self) -> bool:
-        """Whether it was drawn with a seed, or rests on a choice that was."""
+        """Whether it, or an earlier choice that it depends on, was drawn with a seed."""
         return self.randomness == _SEED or any(choice.reproducible for choice in self.plan.after)
 
     kind: ClassVar[str] = "release"
@@ -78,7 +77,7 @@ class Release(Text):
     @property
     @override
     def problem(self) -> str | None:
-        """What of the output cannot come from its mechanism, in a sentence; None if all of it can."""
+        """The part of the output that cannot come from its mechanism, in a sentence; None if all of it can."""
         return next((f"in {shown(table)} {problem}" for table, problem in self._problems()), None)
 
     def _problems(self) -> Iterator[tuple[str, str]]:
@@ -89,16 +88,16 @@ class Release(Text):
 
 
 def identity(random_seed: object, output: Mapping[str, Output]) -> str:
-    """The identity of a new release; with a seed the same release has the same one whenever it is drawn."""
+    """The identity of a new release. With a seed it is a function of the output, so it is reproducible."""
     if random_seed is None:
         return secrets.token_hex(16)
     return digest(facts_of(output))[:32]
 
 
 def _output(facts: Mapping[str, Any], part: PlannedTable, draws: int, *, most_shares: int = 10**8) -> Output:
-    """The output of a table, with the shapes that its arrays have to have.
+    """The output of a table, with arrays of the required shapes.
 
-    No release has more shares in all its draws; a few characters of a text say how many draws there are.
+    The number of shares is bounded by `most_shares`, because a short text could state a huge number of draws.
     """
     name = part.table.name
     if draws * math.prod(part.table.shape) > most_shares:

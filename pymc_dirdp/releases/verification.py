@@ -1,4 +1,4 @@
-"""Whether the guarantee that a release states follows from its text. Anybody can check it, without the data."""
+"""Verify that the stated guarantee of a release follows from its text. Anybody can do this without the data."""
 
 import math
 from collections.abc import Mapping
@@ -29,34 +29,33 @@ from pymc_dirdp.releases.wording import NOTHING_ELSE, plan_assumptions
 from pymc_dirdp.signatures import user_facing
 from pymc_dirdp.texts.grammar import library_version
 
-# Other versions of SciPy round differently; this is for the comparison of a view alone.
+# The tolerance for comparing trees, because other versions of SciPy round differently.
 _ROUNDING = 1e-7
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class Verification(Labelled):
-    """The results of all checks of a release. `print` it, let a notebook show it, or use it as a truth value.
+    """The results of all checks of a release. `print` it, display it in a notebook, or use it as a truth value.
 
     Attributes
     ----------
     stated : Guarantee
-        What the release says that it keeps.
+        The stated guarantee.
     recomputed : Guarantee or None
-        The least guarantee that the numbers keep, of the stated kind, at the same delta, order or omega, rounded up.
-        None if they keep none of this kind, if nothing can be computed from them, if the release was drawn with a seed,
-        or if the file holds more than a release does.
+        The tightest guarantee that the numbers satisfy, of the stated kind, at the same delta, order or omega, rounded
+        up. None if they satisfy no such guarantee, if it cannot be computed, if the release was drawn with a seed, or
+        if the tree does not follow from its text.
     checks : tuple of Check
-        In the order in which they were made.
-    believed : tuple of str
-        What no file can show, so that it has to be believed or asked for.
+        The results in the order of the checks.
+    assumptions : tuple of str
+        The assumptions that no file can show.
     is_full : bool
-        Whether it prints what every check found, and what has to be believed.
+        Whether `print` shows the result of every check, and the assumptions.
     mechanisms : dict of str to Mechanism
-        The mechanism of each table, by the name of the table, as the file states it: what :func:`pymc_dirdp.audit`
-        attacks.
+        The stated mechanism of each table, by its name, for :func:`pymc_dirdp.audit`.
     what : str
-        What states the guarantee: a release, a plan, a ledger or a bandit.
+        The kind of object: a release, a plan, a ledger or a bandit.
 
     Examples
     --------
@@ -80,7 +79,7 @@ class Verification(Labelled):
 
     @property
     def full(self) -> "Verification":
-        """The same for an auditor: it prints what every check found, and what no file can show."""
+        """The same for an auditor. It prints the result of every check, and the assumptions that no file can show."""
         return replace(self, is_full=True)
 
     @property
@@ -105,14 +104,14 @@ class Verification(Labelled):
 
     @property
     def alternative(self) -> str:
-        """What follows instead, in one sentence."""
+        """The guarantee that follows instead, in one sentence."""
         if self.recomputed is None:
             return "No guarantee of the stated kind follows."
         return f"The mechanism, the groups and the draws guarantee {self.recomputed}."
 
     @property
     def failures(self) -> tuple[tuple[str, str], ...]:
-        """The checks that failed, by name and sentence, and what follows instead; empty if all passed."""
+        """The failed checks, by name and sentence, and the guarantee that follows instead. Empty if all passed."""
         failed = tuple((check.name, check.sentence) for check in self.checks if not check.passed)
         return (*failed, ("instead", self.alternative)) if failed else ()
 
@@ -123,9 +122,9 @@ class Verification(Labelled):
         lines += self.failures[-1:]
         if self.is_full:
             sentences = (f"{text[0].upper()}{text[1:]}." for text in self.assumptions)
-            return self.headline, [("", [*lines, *(("to believe", sentence) for sentence in sentences)])]
+            return self.headline, [("", [*lines, *(("assumed", sentence) for sentence in sentences)])]
         passed = ", ".join(check.name for check in self.checks if check.passed)
-        hint = f"no file shows that its numbers came from data; what was found: print(dirdp.verify({self.what}).full)"
+        hint = f"no file shows that its numbers came from data; all results: print(dirdp.verify({self.what}).full)"
         return self.headline, [("", [*lines, ("ok", passed), ("more", hint)])]
 
 
@@ -133,43 +132,41 @@ class Verification(Labelled):
 def verify(
     release: xr.DataTree | str | PathLike[str] | Plan | Ledger | Claiming, *, head: str | None = None
 ) -> Verification:
-    """Whether the guarantee that something states follows from its own numbers. It needs no data and no model.
+    """Verify that a stated guarantee follows from the numbers of a release. This needs no data and no model.
 
-    The plan is rebuilt from the facts of the release's text, and the stated guarantee is decided on its exact curves
-    without tolerance. The output is compared with the mechanisms, and the groups of the tree with what follows
-    from the text. There is nothing else to check, because the text holds nothing else.
+    The plan is rebuilt from the text of the release, and the stated guarantee is checked on its exact curves without
+    tolerance. The output is compared with the mechanisms, and the groups of the tree with the text. There is nothing
+    else to check, because the text contains nothing else.
 
     Parameters
     ----------
     release : xarray.DataTree, path-like, Plan, Ledger, ThompsonSampler or Transcript
-        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written, or the path of one. The guarantee
-        of a plan and of a bandit is decided on exact curves, too; of a ledger all entries are compared with their
-        hashes, and added up.
+        From :func:`pymc_dirdp.sample`, or from a file of any origin, or the path of a file. The guarantee of a plan or
+        a bandit is also checked on exact curves. All entries of a ledger are compared with their hashes, and composed.
     head : str, optional
-        Of a ledger: a :attr:`Ledger.head` that was noted before, through which it has to have passed.
+        For a ledger: an earlier :attr:`Ledger.head`, which must be in its history.
 
     Returns
     -------
     verification : Verification
-        True as a truth value exactly if the guarantee follows. A false statement is no error: the checks say which one
-        it is, and what would follow instead.
+        True as a truth value exactly if the guarantee follows. If it does not follow, no error is raised. The checks
+        then say what failed, and which guarantee follows instead.
 
     Raises
     ------
     ReleaseError
-        If it is none of these, or is damaged: something is missing, is of another kind than belongs there, or does not
-        fit the rest.
+        If it is none of these objects, or is damaged: a part is missing, has the wrong type or contradicts the rest.
     ArgumentError
-        If `head` is no head, or this is no ledger.
+        If `head` is not a head, or the object is not a ledger.
 
     Notes
     -----
-    A file cannot show how it was made. That the draw has the distribution that is stated, and that nobody looked at the
-    data to choose the prior, has to be believed: `believed` lists these things.
+    A file cannot show how it was created. For example, you have to trust that the draw has the stated distribution, and
+    that nobody looked at the data to choose the prior. `assumptions` lists these.
 
     References
     ----------
-    Theory, section 2 to 7, for the curves.
+    Theory, sections 2 to 7, for the curves.
 
     Examples
     --------
@@ -195,7 +192,7 @@ def verify(
 
 
 def verify_loaded(stored: LoadedRelease, tree: xr.DataTree | None = None) -> Verification:
-    """Verify a release that was opened, with the tree that it came in; or a plan, which has neither."""
+    """Verify a loaded release and its tree, or a plan."""
     checks: tuple[Check, ...] = ()
     if stored.release is not None:
         output = _check("output", stored.release.problem, "Each output can come from its mechanism.")
@@ -216,7 +213,7 @@ def verify_loaded(stored: LoadedRelease, tree: xr.DataTree | None = None) -> Ver
 
 
 def verify_ledger(ledger: Ledger, head: str | None = None) -> Verification:
-    """Verify a ledger: every entry by its hash, all of them by the limit, and an earlier head."""
+    """Verify a ledger: the hash of every entry, the limit on all of them, and an earlier head."""
     stated, problem = ledger.limit, None
     assumptions: tuple[str, ...] = ()
     try:
@@ -224,7 +221,7 @@ def verify_ledger(ledger: Ledger, head: str | None = None) -> Verification:
         stated, assumptions = ledger.guarantee, assumptions_of(ledger.entries())
     except LedgerError as error:
         problem = str(error)
-    passed = "Every entry has its hash, and together they keep the limit"
+    passed = "Every entry has its hash, and together they satisfy the limit"
     passed += "." if head is None else "; the ledger has passed through the head."
     return Verification(
         stated,
@@ -236,7 +233,7 @@ def verify_ledger(ledger: Ledger, head: str | None = None) -> Verification:
 
 
 def verify_claim(claim: Claim, *extra_checks: Check) -> Verification:
-    """The verification of what something states of itself."""
+    """Verify the statements of an object."""
     holds, recomputed = _recomputed(claim.guarantee, claim.curves)
     seed_problem = "it was drawn with a seed, so anyone who knows or guesses the seed computes the draw again."
     versions = f"Made by version {shown(claim.library_version)}, checked by version {library_version()!r}."
@@ -251,7 +248,7 @@ def verify_claim(claim: Claim, *extra_checks: Check) -> Verification:
         *extra_checks,
         Check("library", True, versions),
     ]
-    # Nothing is guaranteed by what anybody can compute again, or by a tree that says other things.
+    # There is no guarantee if anybody can compute the draw again, or if the tree does not follow from its text.
     if not all(check.passed or check.name == "guarantee" for check in checks):
         recomputed = None
     return Verification(
@@ -260,8 +257,8 @@ def verify_claim(claim: Claim, *extra_checks: Check) -> Verification:
 
 
 def _recomputed(stated: Guarantee, curves: PrivacyCurves) -> tuple[bool, Guarantee | None]:
-    """Whether curves keep what is stated, and the least guarantee of its kind that they keep."""
-    # Numbers that are far too large keep nothing that can be computed.
+    """Whether curves satisfy the stated guarantee, and the tightest guarantee of its kind that they satisfy."""
+    # Curves cannot be computed from numbers that are far too large.
     with suppress(ReleaseError), computable():
         return curves.satisfies(stated), tightest_guarantee(stated, curves)
     return False, None
@@ -274,10 +271,10 @@ def _guarantee(stated: Guarantee, holds: bool, recomputed: Guarantee | None) -> 
 
 
 def tightest_guarantee(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | None:
-    """The least guarantee of the stated kind that the curves keep, rounded up to a few digits."""
+    """The tightest guarantee of the stated kind that the curves satisfy, rounded up to a few digits."""
     with suppress(ArgumentError):
         return stated.with_budget(up(stated.least_budget(curves), 4))
-    return None  # Nothing can be guaranteed at an infinite budget, and for most kinds nothing at 0.
+    return None  # An infinite budget is no guarantee, and most kinds have none with a budget of 0.
 
 
 def _check(name: str, problem: str | None, otherwise: str) -> Check:
@@ -285,21 +282,21 @@ def _check(name: str, problem: str | None, otherwise: str) -> Check:
 
 
 def _same_pairs(source: Claiming, tree: xr.DataTree | None) -> tuple[Check, ...]:
-    """The same check of a tree that holds pairs."""
+    """The check of a tree with pairs of columns."""
     if tree is None or not isinstance(source, PairsRelease):
         return ()
     return (_same_view(tree_of_pairs(source, seed_of(tree)), tree, source.text),)
 
 
 def _same_view(view: xr.DataTree, tree: xr.DataTree, text: str) -> Check:
-    """Whether a tree is the one that follows from its text, but for what was computed of its draws."""
+    """Whether a tree follows from its text, except for variables that were computed from its draws."""
     names = ", ".join(map(shown, _extra_names(tree, view)))
     exception = f", but for {names}, which the text does not hold" if names else ""
     return _check("view", _other_view(view, tree, text), f"The tree is the one that follows from its text{exception}.")
 
 
 def _other_view(view: xr.DataTree, tree: xr.DataTree, text: str) -> str | None:
-    """What of a tree does not follow from its text, in a sentence; None if all of it does."""
+    """The part of a tree that does not follow from its text, in a sentence; None if all of it does."""
     groups, tree_groups = ({node.path: node.to_dataset() for node in root.subtree} for root in (view, tree))
     if "/posterior" in groups and "/posterior" in tree_groups:
         tree_groups["/posterior"] = _without(tree_groups["/posterior"], _extra_names(tree, view))
@@ -315,7 +312,7 @@ def _other_view(view: xr.DataTree, tree: xr.DataTree, text: str) -> str | None:
 
 
 def _extra_names(tree: xr.DataTree, view: xr.DataTree) -> list[str]:
-    """What stands beside the draws of the text, such as Deterministics."""
+    """The variables in addition to the draws of the text, such as Deterministics."""
     if "posterior" not in tree.children:
         return []
     return [str(name) for name in tree["posterior"].to_dataset().variables if name not in view["posterior"].variables]
@@ -328,7 +325,7 @@ def _without(draws: xr.Dataset, names: list[str]) -> xr.Dataset:
 
 
 def _is_close(expected: xr.Dataset, other: xr.Dataset, text: str) -> bool:
-    """Whether two groups say the same, but for the last digits of what was computed."""
+    """Whether two groups are equal, except for the last digits of computed numbers."""
     if set(expected.variables) != set(other.variables) or set(expected.coords) != set(other.coords):
         return False
     if not _same_attributes(expected.attrs, other.attrs):

@@ -1,7 +1,7 @@
-"""The tree that shows a release, as `pm.sample` returns one: a function of its text, and of nothing else.
+"""The tree of a release, in the form that `pm.sample` returns. It is a function of the text alone.
 
-Its group `posterior` holds the draws, `mechanism` the prior, the noisy counts and the numbers of each mechanism,
-`privacy` the guarantee and `utility` the expected errors. What takes time is computed when somebody looks at it.
+The group `posterior` has the draws, `mechanism` the prior, the noisy counts and the parameters of each mechanism,
+`privacy` the guarantee and `utility` the expected errors. Slow results are computed on first use.
 """
 
 import json
@@ -29,7 +29,7 @@ from pymc_dirdp.releases.wording import ESTIMATE, NO_NUMBER, records_word
 
 
 class ReleaseTree(xr.DataTree):
-    """The tree of a release, which a notebook shows by its report, with the groups of xarray folded below it.
+    """The tree of a release. A notebook shows its report, with the groups of xarray folded below it.
 
     Examples
     --------
@@ -44,12 +44,12 @@ class ReleaseTree(xr.DataTree):
         groups: str = super()._repr_html_()  # type: ignore[no-untyped-call]
         if self.parent is not None or TEXT_GROUP not in self.children:
             return groups
-        from pymc_dirdp.releases.report import report  # It needs this file.
+        from pymc_dirdp.releases.report import report  # It imports this module.
 
         try:
             page = report(self)._repr_html_()
         except DirdpError:
-            return groups  # It was edited, and is no release any more.
+            return groups  # It was edited, and is not a valid release.
         return f"{page}<details><summary>Groups of this xarray.DataTree</summary>{groups}</details>"
 
 
@@ -58,15 +58,15 @@ class PublicPlan(Protocol):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What it keeps."""
+        """The stated guarantee."""
 
     @property
     def adjacency(self) -> str:
-        """What one person can change."""
+        """The relation between neighbouring data sets."""
 
     @property
     def library_version(self) -> str:
-        """Of the library that made it."""
+        """The version of the library that created it."""
 
     @property
     def digest(self) -> str:
@@ -74,8 +74,8 @@ class PublicPlan(Protocol):
 
 
 LEFT_OUT = "left_out"
-"""The attribute of draws with the names of the Deterministics that are not among them, a JSON list. No text has it."""
-# What is proved about a draw, by sampler.
+"""The attribute of draws with the names of missing Deterministics, as a JSON list. It is not in the text."""
+# The proofs about a draw, by sampler.
 ARITHMETIC = {
     "exact": "integers: the release has the proved distribution, and nothing was rounded on the way from the counts",
     "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal distribution, and nothing "
@@ -84,7 +84,7 @@ ARITHMETIC = {
 
 
 def view(stored: LoadedRelease) -> xr.DataTree:
-    """The tree of a release, with its text in the group `release`. Its user may change it."""
+    """A new tree of a release, with its text in the group `release`."""
     release = stored.release
     assert release is not None
     marks = _marks(stored)
@@ -103,13 +103,13 @@ def view(stored: LoadedRelease) -> xr.DataTree:
 
 
 def text_group(text: str) -> xr.Dataset:
-    """The group that holds the text of a release."""
-    # As it is: a text in an array is copied twice by xarray, and it may be long.
+    """The group with the text of a release."""
+    # The fast path of xarray does not copy the text, which may be long.
     return xr.Dataset({"text": xr.Variable((), np.array(text, dtype=object), fastpath=True)})
 
 
 def _draws(stored: LoadedRelease) -> dict[str, xr.Variable]:
-    """The draws of each table, with the dims of the variable; those that follow from noisy counts are deferred."""
+    """The draws of each table, with the dims of the variable. Draws given noisy counts are computed on first use."""
     variables = {}
     for name, table in stored.tables.items():
         dims = ["chain", "draw", *share_dims(table.part.table)]
@@ -124,9 +124,9 @@ def _draws(stored: LoadedRelease) -> dict[str, xr.Variable]:
 def _deferred(
     stored: LoadedRelease, dims: list[str], shape: tuple[int, ...], compute: Callable[[LoadedRelease], Array]
 ) -> xr.Variable:
-    """A variable of a release that is computed when somebody looks at it.
+    """A variable of a release that is computed on first use.
 
-    It takes the release from the text, which the tree holds beside it: so trees hold little more than their texts.
+    It is computed from the text in the tree, so trees use little more memory than their texts.
     """
     return deferred("" if stored.release is None else stored.release.text, dims, shape, compute)
 
@@ -134,7 +134,7 @@ def _deferred(
 def deferred(
     text: str, dims: list[str], shape: tuple[int, ...], compute: Callable[[Any], Array], *, printed: bool = True
 ) -> xr.Variable:
-    """A variable of the release with this text that is computed when somebody looks at it.
+    """A variable of the release with this text that is computed on first use.
 
     Parameters
     ----------
@@ -142,9 +142,9 @@ def deferred(
     dims : list of str
     shape : tuple of int
     compute : callable
-        Of the release that was opened.
+        A function of the loaded release.
     printed : bool
-        Whether `print` looks at it; otherwise it shows the shape alone.
+        Whether `print` shows the values; otherwise it shows the shape alone.
     """
     array = Deferred(lambda: compute(from_text(text)), shape, np.dtype(np.float64), source=text)
     return xr.Variable(dims, MemoryCachedArray(array) if printed else LazilyIndexedArray(array))
@@ -155,14 +155,14 @@ def _draws_of(name: str) -> Callable[[LoadedRelease], Array]:
 
 
 def _marks(stored: LoadedRelease) -> dict[str, Any]:
-    """The attributes of the tree and of its draws."""
+    """The attributes of the tree and its draws."""
     entry = None if stored.release is None else stored.release.entry
     estimate = {"estimate": ESTIMATE} if stored.plan.publishing(Marginals) else {}
     return release_marks(stored.plan, entry, reproducible=stored.reproducible) | estimate
 
 
 def release_marks(plan: PublicPlan, entry: Receipt | None, *, reproducible: bool) -> dict[str, Any]:
-    """What the attributes of the tree of any release say."""
+    """The attributes of the tree of any release."""
     marks = {
         "inference_library": "pymc_dirdp",
         "inference_library_version": plan.library_version,
@@ -178,21 +178,21 @@ def release_marks(plan: PublicPlan, entry: Receipt | None, *, reproducible: bool
 
 
 def posterior_group(variables: Mapping[str, xr.Variable], plan: Plan, marks: dict[str, str]) -> xr.Dataset:
-    """Draws of tables, by name, with dims `chain`, `draw` and those of the shares, as `pm.sample` returns them."""
+    """The draws of tables by name, with the dims `chain`, `draw` and those of the shares."""
     coords: dict[str, Any] = {"chain": [0], "draw": range(next(iter(variables.values())).sizes["draw"])}
     for part in plan.parts:
         coords |= dict(share_labels(part.table))
-    # ArviZ's own function for this copies the labels of all variables for each of them.
+    # The function of ArviZ for this copies all labels for each variable.
     return xr.Dataset(dict(variables), coords, marks)
 
 
 def try_view(plan: Plan) -> None:
-    """Refuse names and dims that do not fit, before anything is spent: a public draw is shown like the release."""
+    """Refuse names and dims that do not fit into a tree, before anything is charged. No data are used."""
     stored = LoadedRelease(plan)
     for part in plan.parts:
         mechanism_group(part, stored)
     privacy_group(plan, stored.curves.pure_epsilon)
-    # The middle of the simplex in every row.
+    # The center of the simplex in every row.
     middle = {
         part.table.name: xr.Variable(
             ["chain", "draw", *share_dims(part.table)],
@@ -212,7 +212,7 @@ def try_view(plan: Plan) -> None:
 
 
 def _mechanism(table: ReleasedTable) -> xr.Dataset:
-    """What is known of a mechanism, and what it published beside draws."""
+    """The prior, the parameters of the mechanism and its noisy counts."""
     dims = cell_dims(table.part.table)
     dataset = mechanism_group(table.part, table.stored)
     if table.output.shares is None:
@@ -227,13 +227,13 @@ def _mechanism(table: ReleasedTable) -> xr.Dataset:
 
 
 def mechanism_group(part: PlannedTable, stored: LoadedRelease) -> xr.Dataset:
-    """The prior of a table and the numbers of its mechanism."""
+    """The prior of a table and the parameters of its mechanism."""
     table, mechanism, plan, release = part.table, part.mechanism, stored.plan, stored.release
     dims, sampler = cell_dims(table), plan.sampler
     attrs: dict[str, str | float] = {
         "mechanism": type(mechanism).__name__,
         "family": table.family,
-        # The names are written as JSON, because a name may hold any character.
+        # As JSON, because a name may contain any character.
         "observed": json.dumps([likelihood.name for likelihood in table.likelihoods]),
         "adjacency": mechanism.adjacency,
         "strategy": plan.strategy,
@@ -265,7 +265,7 @@ def mechanism_group(part: PlannedTable, stored: LoadedRelease) -> xr.Dataset:
 
 
 def privacy_group(plan: Plan, pure_epsilon: float) -> xr.Dataset:
-    """What is guaranteed, to whom and on what assumptions. :func:`pymc_dirdp.interop.as_mechanism` has the curves."""
+    """The guarantee, the unit of privacy and the assumptions; :func:`pymc_dirdp.interop.as_mechanism` has the curves."""
     return xr.Dataset(
         attrs={
             "guarantee": type(plan.guarantee).__name__,
@@ -287,7 +287,7 @@ def privacy_group(plan: Plan, pure_epsilon: float) -> xr.Dataset:
 
 
 def _utility(stored: LoadedRelease) -> xr.Dataset:
-    """The expected errors of each table; NaN for what is unknown."""
+    """The expected errors of each table; NaN if they are unknown."""
     names = list(stored.tables)
     dataset = xr.Dataset(
         {
@@ -306,21 +306,21 @@ def _error_of(number: str) -> Callable[[LoadedRelease], Array]:
     return lambda stored: np.array([getattr(error, number) for error in stored.errors.values()], dtype=np.float64)
 
 
-# xarray compares each group with those above it, and looks through all labels of a group again for each of its dims: a
-# second for a thousand tables with dims of their own. This is what it calls once it has compared.
+# xarray compares each group with its parents, and reads all labels of a group for each of its dims. That takes a second
+# for a thousand tables with different dims. This private function adds a group without a comparison.
 _PUT: Final = "_set_node_data"
 
 
 def tree_of(groups: Mapping[str, xr.Dataset], kind: type[xr.DataTree] = xr.DataTree) -> xr.DataTree:
     """The tree that `xarray.DataTree.from_dict` makes of groups below an empty root.
 
-    Nothing stands above or below a group of the first level that is alone, so it is put in without being compared.
-    Where a version of xarray has no such function, the tree is the same and takes longer.
+    Groups of the first level without children need no comparison. If a version of xarray lacks the private function,
+    the tree is the same and takes longer.
 
     Parameters
     ----------
     groups : mapping of str to Dataset
-        By their paths, such as `"/posterior"` or `"/mechanism/p"`; none is the root.
+        The groups by their paths, such as `"/posterior"` or `"/mechanism/p"`. None is the root.
     kind : type
         The class of the tree.
 

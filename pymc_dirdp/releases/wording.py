@@ -1,4 +1,4 @@
-"""What is said about releases in words, of people above all; and the warnings about guarantees and seeds."""
+"""Sentences about releases and the people in them, and the warnings about guarantees and seeds."""
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from pymc_dirdp.releases.plan_types import Plan
 
 
-# How often a model was released in this process without a ledger, by its public facts.
+# The number of releases of a model in this process without a ledger, by its public facts.
 _released_before: dict[int, int] = {}
 
 
 def warn_if_seeded(what: str, *, random_seed: Seed) -> None:
-    """Warn of a release, or of a choice, that anyone who knows the seed can compute again."""
+    """Warn that anyone who knows the seed can recompute a release or a choice."""
     if random_seed is None:
         return
     warn(
@@ -43,15 +43,15 @@ def warn_if_seeded(what: str, *, random_seed: Seed) -> None:
 
 
 def warn_if_weak(guarantee: Guarantee, n_records: int | None, *, large_epsilon: float = 10.0) -> None:
-    """Warn the user of a guarantee that hardly protects anyone, by public numbers.
+    """Warn of a guarantee that hardly protects anyone, from public numbers.
 
     Parameters
     ----------
     guarantee : Guarantee
     n_records : int or None
-        The public number of records of the largest table, or the size to plan for.
+        The public number of records of the largest table, or the planning size.
     large_epsilon : float, default 10.0
-        Above `large_epsilon` a guarantee is a formality, by common advice: the odds of the truth may rise 20,000-fold.
+        The largest epsilon without a warning. At this epsilon, posterior odds may increase 20,000-fold.
     """
     epsilon, delta = guarantee.budget, guarantee.stated_delta
     if delta is None:
@@ -74,15 +74,15 @@ def warn_if_weak(guarantee: Guarantee, n_records: int | None, *, large_epsilon: 
 
 
 def warn_if_few(plan: "Plan") -> None:
-    """Warn the user of tables with more cells than a fifth of their records, by public numbers.
+    """Warn of tables with more cells than a fifth of their records, from public numbers.
 
-    Where the number of records is private, the size to plan for stands in its place. A private model has fewer
-    parameters than cells, so it is not planned with this warning.
+    If the number of records is private, the planning size is used. Plans of private models have no such warning,
+    because a private model has fewer parameters than cells.
     """
     few = [
         part
         for part in plan.parts
-        # Marginals of a network leave out what their noise hides, so its tables may have many cells.
+        # Marginals of a network that noise dominates are not measured, so its tables may have many cells.
         if part.mechanism.output_kind is not Marginals
         and part.table.n_categories > 1
         and part.n_records
@@ -94,17 +94,17 @@ def warn_if_few(plan: "Plan") -> None:
     records = f"{size} records" if plan.privacy_unit.n_records_is_public else f"the {size} records that you plan for"
     warn(
         f"{name!r} has {cells} cells for {records}, {size / cells:.2g} in a cell on average"
-        f"{'; other tables have too many, too' * (len(few) > 1)}. Noise hides most of such small counts, and the "
-        f"guarantee is spent all the same. Merge categories until there are at most {max(size // 5, 2)} cells, or ask "
-        "for a larger epsilon. For several variables write a model with fewer parameters than cells, such as main "
-        "effects, and release it with dirdp.private_model; for many columns use dirdp.latent_class. "
-        "print(dirdp.plan(...)) has the expected error.",
+        f"{'; other tables also have too many' * (len(few) > 1)}. Noise dominates such small counts, and the release "
+        f"still spends the privacy budget. Merge categories until there are at most {max(size // 5, 2)} cells, or ask "
+        "for a larger epsilon. For several variables, write a model with fewer parameters than cells, such as main "
+        "effects, and release it with dirdp.private_model. For many columns, use dirdp.latent_class. "
+        "print(dirdp.plan(...)) shows the expected error.",
         FewRecordsWarning,
     )
 
 
 def abbreviated(guarantee: Guarantee) -> str:
-    """A guarantee with the usual abbreviations."""
+    """The guarantee with the usual abbreviations."""
     return (
         str(guarantee)
         .replace("-truncated concentrated differential privacy", "-tCDP")
@@ -115,36 +115,36 @@ def abbreviated(guarantee: Guarantee) -> str:
 
 
 def warn_of_repetition(released: Hashable) -> None:
-    """Warn the user, if it is the second release here with these public facts, such as the tables of a model."""
+    """Warn of the second release in this process with these public facts, such as the tables of a model."""
     facts = hash(released)
     times = _released_before[facts] = _released_before.get(facts, 0) + 1
     if times == 2:
         warn(
             "This was released before in this process, without a ledger. If the same people are in the data, the "
-            "privacy losses of all releases add up, and their average reveals the data. Publish one of them, or pass "
-            "ledger=Ledger(limit), which enforces a privacy budget. This warning appears once for each.",
+            "privacy losses of all releases add up, and their average reveals the data. Publish only one of them, or "
+            "pass ledger=Ledger(limit), which enforces a privacy budget. This warning appears once for each model.",
             RepeatedReleaseWarning,
         )
 
 
 def warn_if_ranked(tables: Iterable[Table], counts: Mapping[str, Integers]) -> None:
-    """Warn the user, if labels stand in the order of the counts, which is secret.
+    """Warn of labels that are in the order of the counts, which is secret.
 
-    The warning tells something about the data, so a ledger is charged before, and only the curator may see it.
+    The warning depends on the data, so a ledger must be charged before, and only the curator may see it.
     """
     for table in tables:
         cells = counts[table.name]
         for axis, dim in enumerate(table.dims or ()):
             labels = None if dim is None else table.coords[dim]
-            # Counts of fewer labels often descend by chance: three labels once in six.
+            # Counts of fewer labels often descend by chance: those of three labels in one of six cases.
             if labels is None or len(labels) < 4 or _in_order_of_their_own(labels):
                 continue
             along = cells.sum(axis=tuple(other for other in range(cells.ndim) if other != axis))
             if np.all(np.diff(along) < 0):
                 warn(
-                    f"The counts of {table.name!r} descend along the dim {dim!r}, as those of value_counts() do, and "
-                    "the release publishes its labels in their order. If that order was read off the data, it tells "
-                    "the ranking of the categories, which no guarantee covers: write the labels as a list, without "
+                    f"The counts of {table.name!r} descend along the dim {dim!r}, like those of value_counts(), and "
+                    "the release publishes its labels in this order. If the order comes from the data, it reveals the "
+                    "ranking of the categories, which no guarantee covers. Write the labels as a list, without "
                     "looking at the data, and count with dirdp.count. Only the curator may see this warning.",
                     CategoriesFromDataWarning,
                 )
@@ -152,14 +152,14 @@ def warn_if_ranked(tables: Iterable[Table], counts: Mapping[str, Integers]) -> N
 
 
 def _in_order_of_their_own(labels: Sequence[Any]) -> bool:
-    """Whether labels are numbers or times that ascend, such as the number of children."""
+    """Whether labels are ascending numbers or times, such as the number of children."""
     return not any(issubclass(kind, str | bytes) for kind in set(map(type, labels))) and list(labels) == sorted(labels)
 
 
-ESTIMATE = "the shares are fitted to noisy counts of marginals, and are no draw"
-"""What a release says of shares that are fitted."""
+ESTIMATE = "the shares are fitted to noisy counts of marginals, and are not a draw"
+"""The note about fitted shares in a release."""
 NO_NUMBER = "unknown without n_records=, your guess of the private number"
-"""What it says where nobody said how many records to plan for."""
+"""The note if there is no planning size."""
 
 NOTHING_ELSE = "nothing else was published about the same people; the losses of several releases add up"
 
@@ -177,11 +177,11 @@ NEXT = {
         "dirdp analyse: estimates with credible intervals",
     ),
 }
-"""What to do next, in Python and on a command line."""
+"""The next step, in Python and on a command line."""
 
 
 def records_word(reading: PrivacyUnit) -> str:
-    """What a release calls its numbers of records: public, or planned for."""
+    """The kind of the numbers of records in a release: public, or planned for."""
     return "public" if reading.n_records_is_public else "planned for"
 
 
@@ -193,9 +193,9 @@ def totals_in_words(totals: Sequence[int]) -> str:
 
 
 def assumed(reading: PrivacyUnit, tables: Iterable[Table]) -> tuple[str, ...]:
-    """The assumptions that no model shows: what the user calls public and, under replace-one, whose rows are whose."""
+    """The assumptions that no model shows: the public names and, under replace-one, the rows of each person."""
     owns = any("own" in contribution.axes for _, contribution in reading.contributions)
-    # Parallel composition without a loss across groups needs this assumption, which the model cannot show.
+    # Parallel composition needs this assumption, which the model cannot show.
     of_groups = "the size of each group of disjoint is public, and a replaced person stays in the group"
     of_rows = "whose row is whose is public, and a replaced person's records stay in the person's own row"
     fixed = {of_groups: len(reading.groups) > 1, of_rows: owns} if reading.relation.records_are_public else {}
@@ -210,16 +210,16 @@ def assumed(reading: PrivacyUnit, tables: Iterable[Table]) -> tuple[str, ...]:
 
 
 def plan_assumptions(plan: "Plan", *, released: bool) -> tuple[str, ...]:
-    """What has to be believed or asked for, because no file can show it.
+    """The assumptions of a plan that no file can show.
 
     Parameters
     ----------
     plan : Plan
     released : bool
-        Whether the plan was carried out.
+        Whether the plan was released.
     """
     fast = "the guarantee is proved for the ideal distribution, from which draws in floating point differ"
-    intention = f"the release is drawn as the plan says, once, by the {plan.sampler} sampler"
+    intention = f"the release is drawn once, as the plan states, by the {plan.sampler} sampler"
     records = {part.table.name: part.mechanism.assumed_records for part in plan.parts}
     return (
         "the prior, the categories and all options were chosen without the data",
@@ -233,6 +233,6 @@ def plan_assumptions(plan: "Plan", *, released: bool) -> tuple[str, ...]:
         ),
         *([f"{filled_cells(plan.min_count)}, in every data set that could occur"] if plan.min_count > 0 else []),
         *(f"the {choice.kind} came from the mechanism that the file states, once" for choice in plan.after),
-        f"the release was drawn as it says, once, by the {plan.sampler} sampler" if released else intention,
+        f"the release was drawn once, as it states, by the {plan.sampler} sampler" if released else intention,
         *([fast] if plan.sampler == "fast" else []),
     )

@@ -211,7 +211,7 @@ def test_what_was_saved_predicts_the_same_and_other_releases_are_refused(tmp_pat
         with pytest.raises(dirdp.errors.ArgumentError, match="not the calibration of the first"):
             dirdp.Classifier(*wrong)
     for verb in (dirdp.verify, dirdp.report, dirdp.statement):
-        with pytest.raises(dirdp.errors.ReleaseError, match="Pass what it holds: its tables, or its calibration"):
+        with pytest.raises(dirdp.errors.ReleaseError, match="Pass its attribute tables or calibration"):
             verb(one)
 
 

@@ -88,7 +88,7 @@ def test_one_guarantee_covers_the_bins_and_the_tables(bins, model, mechanism):
     public = classifier_of_public(bins)
     forgotten = replace(dirdp.plan(TARGET, public, mechanism=mechanism), after=plan.after)
     assert forgotten.tables_alone.satisfies(TARGET)
-    with pytest.raises(UnattainableError, match="does not keep"):
+    with pytest.raises(UnattainableError, match="does not satisfy"):
         dirdp.sample(forgotten, public)
 
 
@@ -311,7 +311,7 @@ def test_wrong_things_are_refused(bins, model):
     for wrong in (bins.labels, dict(bins.facts), "bins", [bins, None], 1.0, TARGET):
         with pytest.raises(ArgumentError, match="Expected after to be what choose_structure or choose_bins"):
             dirdp.plan(TARGET, model, after=wrong)
-    with pytest.raises(UnattainableError, match=r"before does not keep .*the bins 0\.2"):
+    with pytest.raises(UnattainableError, match=r"before does not satisfy .*the bins 0\.2"):
         dirdp.plan(dirdp.ApproxDP(epsilon=0.01, delta=1e-9), model, after=bins)
     with pytest.raises(UnattainableError):
         dirdp.plan(bins.guarantee, model, mechanism="geometric", after=[bins, bins])
@@ -486,7 +486,7 @@ def test_a_stronger_guarantee_is_not_believed(name, text_of_facts):
         stated = dirdp.PureDP(epsilon=choice.mechanism.pure_epsilon * factor)
         wrong = {"statement": str(stated), "guarantee": {"kind": "PureDP", "epsilon": stated.epsilon}}
         found, said = read(text_of_facts(choice.facts | wrong))
-        assert found.guarantee == stated if enough else "does not keep" in said
+        assert found.guarantee == stated if enough else "does not satisfy" in said
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_draws_that_are_none(model, plan, draws):
 
 
 def test_more_draws_than_were_planned(model, plan):
-    refused(plan, {"released_draws": 2}, model, dirdp.errors.UnattainableError, "does not keep")
+    refused(plan, {"released_draws": 2}, model, dirdp.errors.UnattainableError, "does not satisfy")
 
 
 def test_assumptions_that_were_taken_out(model, plan):
@@ -73,10 +73,10 @@ def test_curves_that_a_mechanism_remembers_are_not_believed(model, plan):
     stronger.__dict__["_curves"] = original.__dict__["_curves"]
     assert stronger.epsilon(1e-6) == original.epsilon(1e-6)
     parts = (replace(plan.parts[0], mechanism=stronger), plan.parts[1])
-    with pytest.raises(dirdp.errors.UnattainableError, match="does not keep"):
+    with pytest.raises(dirdp.errors.UnattainableError, match="does not satisfy"):
         dirdp.sample(replace(plan, parts=parts), model)
     assert copy.copy(stronger).epsilon(1e-6) > 1
-    refused(plan, {"parts": parts}, model, dirdp.errors.UnattainableError, "does not keep")
+    refused(plan, {"parts": parts}, model, dirdp.errors.UnattainableError, "does not satisfy")
 
 
 def test_numbers_and_words_that_no_plan_has(model, plan):

@@ -124,7 +124,7 @@ def test_less_noise_than_the_guarantee_needs_is_a_false_statement(release, tmp_p
     assert "does not hold" in str(dirdp.verify(path))
     plan = tmp_path / "plan.json"
     plan.write_text(less.plan.text)
-    with pytest.raises(Exception, match="does not keep"):
+    with pytest.raises(Exception, match="does not satisfy"):
         dirdp.load(plan)
 
 

@@ -303,7 +303,7 @@ def test_a_weaker_plan_with_a_digest_of_its_own(edited):
     """The guarantee is decided again on the exact curves: a number of the file makes it no weaker than it says."""
     changed, write = edited
     changed["tables"][0]["parameters"]["r"] *= 1.001
-    with pytest.raises(dirdp.errors.UnattainableError, match="does not keep"):
+    with pytest.raises(dirdp.errors.UnattainableError, match="does not satisfy"):
         dirdp.load(write(changed))
     changed["tables"][0]["parameters"]["r"] /= 1.01
     assert dirdp.report(dirdp.load(write(changed)), full=True).title == "Plan of a private posterior draw of p, rate"
@@ -378,7 +378,7 @@ def test_a_forged_fact_is_refused_when_it_is_read(edited, where, value):
     for step in path:
         node = node[step]
     node[last] = value
-    with pytest.raises(dirdp.DirdpError, match=r"The plan (is damaged|does not keep)"):
+    with pytest.raises(dirdp.DirdpError, match=r"The plan (is damaged|does not satisfy)"):
         dirdp.load(write(changed))
 
 
