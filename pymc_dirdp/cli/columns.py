@@ -1,4 +1,4 @@
-"""The declared columns of a CSV or Parquet file. **Secret**: no error here holds a value, a number or a place."""
+"""The declared columns of a CSV or Parquet file. **Secret**: no error contains a value, a number or a line number."""
 
 import csv
 from collections.abc import Iterator
@@ -11,20 +11,20 @@ from pymc_dirdp.errors import ArgumentError, DataError
 
 
 def read_columns(path: Path, declaration: Declaration) -> dict[str, Any]:
-    """The declared columns of a file, by name: lists, or columns of Arrow.
+    """The declared columns of a file, by name, as lists or columns of Arrow.
 
     Parameters
     ----------
     path : Path
-        A Parquet file if its name ends so; any other is read as CSV, whose first line names the columns.
+        A Parquet file by its suffix, otherwise a CSV file whose first line has the names of the columns.
     declaration : Declaration
 
     Raises
     ------
     ArgumentError, DataError
-        If a column is missing, or the file is not what its name says.
+        If a column is missing, or the file does not have the format of its suffix.
     ImportError
-        If a Parquet file cannot be read without another package.
+        If reading a Parquet file requires another package.
     OSError
         If the file cannot be read.
     """
@@ -32,15 +32,15 @@ def read_columns(path: Path, declaration: Declaration) -> dict[str, Any]:
 
 
 def check_schema(path: Path, declaration: Declaration) -> None:
-    """Refuse a file that is not there, needs another package, or has no columns such as are declared.
+    """Refuse a file that is missing, requires another package, or lacks the declared columns.
 
-    The first line of a CSV file and the schema of a Parquet file are public, as the declaration is. No record is read,
-    and a file that has no such parts is refused when it is read.
+    The first line of a CSV file and the schema of a Parquet file are public, like the declaration. No record is read.
+    Files without these parts are refused later, when they are read.
 
     Raises
     ------
     ArgumentError
-        If a column is missing, or can hold none of the labels or numbers that are declared.
+        If a column is missing, or cannot contain the declared labels or numbers.
     ImportError, OSError
         As for :func:`read_columns`.
     """
@@ -48,7 +48,7 @@ def check_schema(path: Path, declaration: Declaration) -> None:
         path.open("rb").close()
         raise ArgumentError(f"{path} is the workbook of a spreadsheet. Save its sheet as CSV.")
     if not _is_parquet(path):
-        # Bytes that the encoding does not have may stand in a record, and are no matter of this line.
+        # Invalid bytes are replaced, because they may be in a record, and only the first line matters here.
         try:
             with path.open(encoding=_codec(declaration), errors="replace", newline="") as file, suppress(csv.Error):
                 header = next(csv.reader(file, delimiter=declaration.delimiter, strict=True), [])
@@ -56,32 +56,32 @@ def check_schema(path: Path, declaration: Declaration) -> None:
                     _position(name, header)
             return
         except UnicodeError:
-            pass  # The mark of UTF-16 or UTF-32 is missing, with which a file begins.
+            pass  # The file does not begin with the byte order mark of UTF-16 or UTF-32.
         raise ArgumentError(f"{path} {_other_encoding(declaration)}")
     pa, pq = _arrow(path)
     try:
         schema = pq.read_schema(path)
     except (pa.ArrowException, OSError):
         return
-    of_kind: dict[str, tuple[Any, ...]] = {
+    checks: dict[str, tuple[Any, ...]] = {
         "texts": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
         "numbers": (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
     }
-    of_kind["texts or integers"] = (*of_kind["texts"], pa.types.is_integer)
+    checks["texts or integers"] = (*checks["texts"], pa.types.is_integer)
     for name in declaration.columns:
         kind = schema.field(_position(name, schema.names)).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        wanted = "texts" if isinstance(declaration.categories.get(name, [0])[0], str) else "numbers"
-        wanted = "texts or integers" if name == declaration.unit else wanted
-        if not (pa.types.is_null(kind) or any(is_kind(kind) for is_kind in of_kind[wanted])):
+        contents = "texts" if isinstance(declaration.categories.get(name, [0])[0], str) else "numbers"
+        contents = "texts or integers" if name == declaration.unit else contents
+        if not (pa.types.is_null(kind) or any(is_kind(kind) for is_kind in checks[contents])):
             raise ArgumentError(
-                f"Expected the column {name!r} to hold {wanted}, as the declaration says, and it is of the "
-                f"type {str(kind).partition('<')[0]}. Convert it, or declare what it holds."
+                f"Expected the column {name!r} to hold {contents}, as declared, got the type "
+                f"{str(kind).partition('<')[0]}. Convert it, or change the declaration."
             )
 
 
 def _arrow(path: Path) -> tuple[Any, Any]:
-    """PyArrow and its module for Parquet, to read a file that can be opened."""
+    """PyArrow and its module for Parquet. The file must be readable."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -89,7 +89,7 @@ def _arrow(path: Path) -> tuple[Any, Any]:
         raise ImportError(
             "Parquet files need PyArrow. Install it with: pip install pyarrow, or save the data as CSV."
         ) from None
-    path.open("rb").close()  # This raises the operating system's own error if the file cannot be read.
+    path.open("rb").close()  # It raises the error of the operating system if the file cannot be read.
     return pa, pq
 
 
@@ -107,15 +107,15 @@ def _csv(path: Path, declaration: Declaration) -> dict[str, Any]:
     except UnicodeError:
         problem = _other_encoding(declaration)
     except csv.Error:
-        problem = "is no CSV file: some quotation mark is not closed, or a field is too long."
+        problem = "is not a CSV file: a quotation mark is not closed, or a field is too long."
     else:
         return _values(rows, declaration)
-    # Raised here, because those errors hold the data, and Python would keep them as its context.
+    # It is raised here, because those errors contain data, and Python would store them as its context.
     raise DataError(f"{path} {problem}")
 
 
 def _codec(declaration: Declaration) -> str:
-    # Excel begins its files with a mark, which this one leaves out.
+    # Files of Excel begin with a byte order mark, which this codec skips.
     return "utf-8-sig" if declaration.encoding == "utf-8" else declaration.encoding
 
 
@@ -127,24 +127,24 @@ def _other_encoding(declaration: Declaration) -> str:
 
 
 def _records(lines: Iterator[list[str]], width: int) -> Iterator[list[str]]:
-    """The fields of each record, as many as there are columns.
+    """The fields of each record, one for each column.
 
-    A blank line, which the csv module reads as no fields, is a record in a file of one column: its field is empty, and
-    that is how Polars, DuckDB and Arrow write a missing value. No record of several columns is written so. There, blank
-    lines that end the file are an editor's, and others are an error.
+    The csv module reads a blank line as no fields. In a file with one column it is a record with an empty field, which
+    is how Polars, DuckDB and Arrow write a missing value. With several columns, blank lines are accepted at the end of
+    the file, and are an error elsewhere.
     """
     at_end = False
     for row in lines:
         if not row and width > 1:
             at_end = True
         elif at_end or len(row or [""]) != width:
-            raise DataError("Some line of the data has another number of fields than the first line.")
+            raise DataError("A line of the data has another number of fields than the first line.")
         else:
             yield row or [""]
 
 
 def _values(rows: list[list[str]], declaration: Declaration) -> dict[str, Any]:
-    """The columns of these rows. In a CSV file everything is a text."""
+    """The columns of these rows of a CSV file, in which all values are texts."""
     columns: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate(declaration.columns)}
     for name, labels in declaration.categories.items():
         numbers = {str(label): label for label in labels if isinstance(label, int)}
@@ -156,19 +156,19 @@ def _values(rows: list[list[str]], declaration: Declaration) -> dict[str, Any]:
 
 
 def _position(name: str, header: list[str]) -> int:
-    # What the header holds is not repeated: if the header is missing, it is a record.
+    # The error does not quote the header, because the first line is a record if the header is missing.
     if header.count(name) != 1:
         raise ArgumentError(
-            f"Expected the data to name the column {name!r} once, in the first line of a CSV file. See that the first "
-            "line holds the names, and that delimiter and encoding in [data] are right."
+            f"Expected the data to name the column {name!r} once, in the first line of a CSV file. Check that the "
+            "first line has the names, and that delimiter and encoding in [data] are right."
         )
     return header.index(name)
 
 
 def _count(text: str) -> int | str:
-    """An integer, or the text itself, which is then refused as any other value is."""
+    """An integer, or the text itself, which is then refused like any other value."""
     short = text.strip(" ")
-    # A longer integer is no count, and Python refuses to read one of many thousand digits.
+    # Longer integers are not counts, and Python refuses to convert those of many thousand digits.
     return int(short) if short.isascii() and short.isdigit() and len(short) <= 18 else text
 
 
@@ -182,5 +182,5 @@ def _parquet(path: Path, declaration: Declaration) -> dict[str, Any]:
     except (pa.ArrowException, OSError):
         table = None
     if table is None:
-        raise DataError(f"{path} is no Parquet file, or a damaged one.")
+        raise DataError(f"{path} is not a Parquet file, or is damaged.")
     return {name: table[name] for name in declaration.columns}

@@ -1,4 +1,4 @@
-"""What is declared in a TOML file before anybody looks at the data."""
+"""Declarations: TOML files that are written before anybody looks at the data."""
 
 import codecs
 import json
@@ -24,37 +24,37 @@ _DATA = ("counts", "records", "delimiter", "encoding")
 @final
 @dataclass(frozen=True, eq=False)
 class Declaration:
-    """A declaration, checked as far as this is possible without a model.
+    """A declaration, validated as far as this is possible without a model.
 
     Attributes
     ----------
     guarantee : Guarantee
     categories : dict of str to list
-        The labels of each variable: all texts, or all integers.
+        The labels of each variable, which are all texts or all integers.
     structure : dict of str to list of str
-        The variables that each is conditional on.
+        The parents of each variable.
     crosses : dict of str to list of str
-        By the name of a cross-table its variables, which have no table of their own.
+        The variables of each cross-table, by its name. They have no separate tables.
     prior : dict of str to number or list
-        Of those variables and cross-tables that have another one than 1.
+        The priors of variables and cross-tables that differ from 1.
     otherwise : dict of str to str or int
-        The category that stands for missing and undeclared values, of variables that have one.
+        The category of a variable that missing and undeclared values are counted as, if there is one.
     contribution : int
-        How many records one person has at most, or with a unit, how many of a person's records are counted at most.
+        The maximum number of records of a person. With a unit, at most this number of them is counted.
     unit : str or None
-        The column that says whose record it is.
+        The column that identifies the person of a record.
     options : dict
-        Further options of :func:`pymc_dirdp.plan`. A mechanism is named, or has settings.
+        Further options of :func:`pymc_dirdp.plan`. A mechanism is a name or an object with settings.
     counts : str or None
-        The column that says how many records a row of the data stands for.
+        The column with the number of records of each row of the data.
     records : int or None
-        How many records there are, where anybody may know it, for planning without the data.
+        The number of records if it is public, for planning without the data.
     delimiter, encoding : str
-        What separates the fields of a CSV file, and how it writes letters.
+        The delimiter of the fields of a CSV file, and the encoding of its characters.
     ledger : Path or None
-        Where the budget is stored.
+        The file of the ledger.
     limit : Guarantee or None
-        The budget.
+        The privacy budget of the ledger.
     """
 
     guarantee: Guarantee
@@ -75,7 +75,7 @@ class Declaration:
 
     @property
     def adjacency(self) -> AdjacencyName:
-        """What one person can change."""
+        """The relation between neighbouring data sets."""
         return adjacency_by_name(self.options.get("adjacency", "replace-one")).name
 
     @property
@@ -84,18 +84,18 @@ class Declaration:
         return [*self.categories, *(name for name in (self.unit, self.counts) if name is not None)]
 
 
-def declared(path: Path) -> Declaration:
-    """The declaration in a TOML file.
+def read_declaration(path: Path) -> Declaration:
+    """Read a declaration from a TOML file.
 
     Raises
     ------
     ArgumentError
-        If it is no TOML, or says what no declaration says.
+        If it is not valid TOML, or not a valid declaration.
     OSError
         If the file cannot be read.
     """
     sections = _parsed(path)
-    _known("the declaration", sections, ("guarantee", "people", "variables", "tables", "options", "data", "ledger"))
+    _validate("the declaration", sections, ("guarantee", "people", "variables", "tables", "options", "data", "ledger"))
     for name in ("guarantee", "people", "variables"):
         if name not in sections:
             raise ArgumentError(
@@ -103,7 +103,7 @@ def declared(path: Path) -> Declaration:
             )
     variables = {name: _table(f"variables.{name}", facts) for name, facts in sections["variables"].items()}
     for name, facts in variables.items():
-        _known(f"[variables.{name}]", facts, ("categories", "given", "prior", "otherwise"))
+        _validate(f"[variables.{name}]", facts, ("categories", "given", "prior", "otherwise"))
     if not variables:
         raise ArgumentError("Declare at least one variable, such as [variables.hair] with categories = [...].")
     categories = {name: _categories(name, facts.get("categories")) for name, facts in variables.items()}
@@ -113,7 +113,7 @@ def declared(path: Path) -> Declaration:
     }
     tables = {name: _table(f"tables.{name}", facts) for name, facts in sections.get("tables", {}).items()}
     for name, facts in tables.items():
-        _known(f"[tables.{name}]", facts, ("variables", "prior"))
+        _validate(f"[tables.{name}]", facts, ("variables", "prior"))
     crosses = {
         name: _names(f"variables in [tables.{name}]", facts.get("variables"), variables)
         for name, facts in tables.items()
@@ -129,10 +129,10 @@ def declared(path: Path) -> Declaration:
     if data["records"] is not None and options.get("adjacency", "replace-one") != "replace-one":
         raise ArgumentError(
             "records in [data] is for adjacency = 'replace-one'. Under 'add-remove' the number of records is private, "
-            "and whether the data hold as many would tell it. Leave records out; n_records in [options] says what to "
-            "plan for."
+            "and comparing it with the data would reveal it. Leave records out; n_records in [options] is the planning "
+            "size."
         )
-    ledger = _known("[ledger]", sections.get("ledger", {}), ("path", "limit"))
+    ledger = _validate("[ledger]", sections.get("ledger", {}), ("path", "limit"))
     if ledger and (not isinstance(ledger.get("path"), str) or "limit" not in ledger):
         raise ArgumentError('Expected path and limit in [ledger], such as path = "budget.db".')
     return Declaration(
@@ -165,27 +165,27 @@ def _names(where: str, names: object, variables: Mapping[str, Any]) -> list[str]
 
 
 def _refuse_two_tables(variables: Mapping[str, dict[str, Any]], crosses: Mapping[str, list[str]]) -> None:
-    """Refuse cross-tables without variables or with the name of one, and what variables say of tables they lack."""
-    for name, of_table in crosses.items():
-        if not of_table:
+    """Refuse cross-tables without variables or with the name of a variable, and options of tables that do not exist."""
+    for name, members in crosses.items():
+        if not members:
             raise ArgumentError(
                 f'Expected variables in [tables.{name}], such as variables = ["sex", "hair"]: each of their '
                 "combinations is a cell."
             )
-        if name in variables and of_table != [name]:
+        if name in variables and members != [name]:
             raise ArgumentError(f"[tables.{name}] has the name of a variable. Give the table another one.")
-        for variable in of_table:
+        for variable in members:
             for what in ("given", "prior"):
                 if what in variables[variable]:
                     raise ArgumentError(
                         f"Leave {what} out of [variables.{variable}]: {variable!r} is in [tables.{name}], and has no "
                         "table of its own."
                     )
-    alone = {of_table[0] for of_table in crosses.values() if len(of_table) == 1}
-    crossed = {variable: name for name, of_table in crosses.items() for variable in of_table}
+    single = {members[0] for members in crosses.values() if len(members) == 1}
+    crossed = {variable: name for name, members in crosses.items() for variable in members}
     for name, facts in variables.items():
         for parent in facts.get("given", []):
-            if parent in crossed and parent not in alone:
+            if parent in crossed and parent not in single:
                 raise ArgumentError(
                     f"[variables.{name}] is given {parent!r}, which is in [tables.{crossed[parent]}] and has no table "
                     f"of its own. Add {name!r} to [tables.{crossed[parent]}], or leave given out."
@@ -193,11 +193,11 @@ def _refuse_two_tables(variables: Mapping[str, dict[str, Any]], crosses: Mapping
 
 
 def _people(section: object, variables: Mapping[str, Any]) -> dict[str, Any]:
-    people = _known("[people]", _table("people", section), ("contribution", "unit"))
+    people = _validate("[people]", _table("people", section), ("contribution", "unit"))
     if "contribution" not in people:
         raise ArgumentError(
-            "Expected contribution in [people]: how many records of the data one person has at most, such as "
-            "contribution = 1. With unit it is how many of a person's records are counted at most."
+            "Expected contribution in [people]: the maximum number of records of a person, such as contribution = 1. "
+            "With unit, at most this number of a person's records is counted."
         )
     unit = people.get("unit")
     if unit is not None and (not isinstance(unit, str) or unit in variables):
@@ -206,7 +206,7 @@ def _people(section: object, variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _data(section: object, variables: Mapping[str, Any]) -> dict[str, Any]:
-    data = _known("[data]", _table("data", section), _DATA)
+    data = _validate("[data]", _table("data", section), _DATA)
     counts, delimiter, encoding = data.get("counts"), data.get("delimiter", ","), data.get("encoding", "utf-8")
     if counts is not None and (not isinstance(counts, str) or counts in variables):
         raise ArgumentError("Expected counts in [data] to be the name of a column that is no variable.")
@@ -224,12 +224,12 @@ def _data(section: object, variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _encoding(name: object) -> str:
-    """The name of an encoding of texts, as Python has it."""
+    """Python's name of an encoding of texts."""
     with suppress(LookupError, ValueError, TypeError):
-        found: Any = codecs.lookup(name if isinstance(name, str) else "")
-        # Other codecs, such as compressions and escapes, are no way to write letters of a file.
-        if found._is_text_encoding and found.name not in _NO_FILES:
-            return str(found.name)
+        codec: Any = codecs.lookup(name if isinstance(name, str) else "")
+        # Other codecs, such as compressions and escapes, are not encodings of files.
+        if codec._is_text_encoding and codec.name not in _NO_FILES:
+            return str(codec.name)
     raise ArgumentError(
         'Expected encoding in [data] to be the name of an encoding, such as "utf-8", "latin-1", "cp1252" or "utf-16".'
     )
@@ -240,11 +240,11 @@ _NO_FILES = ("idna", "punycode", "raw_unicode_escape", "undefined", "unicode_esc
 
 def _options(section: object) -> dict[str, Any]:
     names = ("adjacency", "mechanism", "min_count", "n_records", "objective", "released_draws", "weights")
-    options = dict(_known("[options]", _table("options", section), names))
+    options = dict(_validate("[options]", _table("options", section), names))
     if isinstance(settings := options.get("mechanism"), dict):
         # A mechanism with settings of its own.
         kind = SETTINGS[one_of(SETTINGS, **{"kind of mechanism in [options]": settings.get("kind")})]
-        _known("mechanism in [options]", settings, ("kind", *(field.name for field in fields(kind))))
+        _validate("mechanism in [options]", settings, ("kind", *(field.name for field in fields(kind))))
         options["mechanism"] = kind(**{name: value for name, value in settings.items() if name != "kind"})
     return options
 
@@ -253,80 +253,80 @@ def _otherwise(name: str, label: object, labels: list[str | int]) -> str | int:
     # True is 1 in Python, and no label.
     if type(label) not in (str, int) or label not in labels:
         raise ArgumentError(
-            f"Expected otherwise in [variables.{name}] to be one of its categories: that which stands for missing and "
-            "undeclared values."
+            f"Expected otherwise in [variables.{name}] to be one of its categories, which missing and undeclared "
+            "values are counted as."
         )
     return label
 
 
-def written(
+def to_toml(
     *,
     variables: Sequence[str],
-    given: Sequence[str] = (),
+    parents: Sequence[str] = (),
     tables: Sequence[str] = (),
     otherwise: Sequence[str] = (),
     separator: str = ",",
     **numbers: Any,
 ) -> str:
-    """A declaration as TOML, from what somebody typed.
+    """A declaration as TOML, from typed arguments.
 
     Parameters
     ----------
     variables : sequence of str
         A name, `=` and labels, with a separator between them.
-    given : sequence of str
+    parents : sequence of str
         A name, `=` and the names of the variables that it is conditional on.
     tables : sequence of str
-        The name of a cross-table, `=` and those of its variables.
+        The name of a cross-table, `=` and the names of its variables.
     otherwise : sequence of str
-        A name, `=` and the label that stands for missing and undeclared values.
+        A name, `=` and the label that missing and undeclared values are counted as.
     separator : str
     **numbers
-        `epsilon` and `delta`, `contribution`, and `unit`, `counts`, `records`, `delimiter`, `encoding` and `n_records`,
-        each of which may be None. The last one is what to plan for under add-remove.
+        `epsilon`, `delta` and `contribution`, and `unit`, `counts`, `records`, `delimiter`, `encoding` and `n_records`,
+        which may be None. The last is the planning size under add-remove.
     """
 
-    def listed(typed: str) -> list[str]:
-        return [one.strip() for one in typed.split(separator)] if separator else [typed]
+    def split(argument: str) -> list[str]:
+        return [label.strip() for label in argument.split(separator)] if separator else [argument]
 
     labels: dict[str, list[str | int]] = {}
-    for typed in variables:
-        name, values = _split("--variable", typed, f"--variable sex=female{separator}male")
+    for argument in variables:
+        name, values = _split("--variable", argument, f"--variable sex=female{separator}male")
         if name in labels:
             raise ArgumentError(f"--variable declares {name!r} twice. Give all its labels at once.")
-        if not all(listed(values)):
+        if not all(split(values)):
             raise ArgumentError(
                 f"A label of --variable {name}={values} is empty. Type none between two separators or after the last "
                 f'one. If an empty field, which is a missing value, is a category of its own, write "" among the '
                 f"categories of [variables.{name}] by hand."
             )
-        whole = all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", label) for label in listed(values))
-        # They are integers if all are written as Python writes them, else texts.
-        labels[name] = [int(label) if whole else label for label in listed(values)]
+        are_integers = all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", label) for label in split(values))
+        # They are integers if all of them are written as in Python, otherwise texts.
+        labels[name] = [int(label) if are_integers else label for label in split(values)]
     facts: dict[str, list[str]] = {name: [f"categories = {_array(values)}"] for name, values in labels.items()}
-    parents: dict[str, list[str]] = {}
-    for typed in given:
-        name, those = _split("--given", typed, f"--given hair=sex or --given hair=sex{separator}age")
-        for one in (name, *listed(those)):
-            one_of(labels, **{"variable in --given": one})
-        parents.setdefault(name, []).extend(listed(those))
-    for name, listed_parents in parents.items():
-        facts[name].append(f"given = {_array(listed_parents)}")
-    for typed in otherwise:
-        name, label = _split("--otherwise", typed, "--otherwise hair=other")
+    structure: dict[str, list[str]] = {}
+    for argument in parents:
+        name, members = _split("--given", argument, f"--given hair=sex or --given hair=sex{separator}age")
+        for variable in (name, *split(members)):
+            one_of(labels, **{"variable in --given": variable})
+        structure.setdefault(name, []).extend(split(members))
+    for name, names in structure.items():
+        facts[name].append(f"given = {_array(names)}")
+    for argument in otherwise:
+        name, label = _split("--otherwise", argument, "--otherwise hair=other")
         one_of(labels, **{"variable in --otherwise": name})
         if any(line.startswith("otherwise") for line in facts[name]):
             raise ArgumentError(f"--otherwise names {name!r} twice. Give it once.")
         one_of(list(map(str, labels[name])), **{f"category of {name!r} in --otherwise": label})
         facts[name].append(f"otherwise = {_quoted(labels[name][list(map(str, labels[name])).index(label)])}")
     sections = {f"variables.{_quoted(name)}": lines for name, lines in facts.items()}
-    for typed in tables:
-        name, those = _split("--table", typed, f"--table both=sex{separator}hair")
-        for one in listed(those):
-            one_of(labels, **{"variable in --table": one})
+    for argument in tables:
+        name, members = _split("--table", argument, f"--table both=sex{separator}hair")
+        for variable in split(members):
+            one_of(labels, **{"variable in --table": variable})
         if (section := f"tables.{_quoted(name)}") in sections:
             raise ArgumentError(f"--table declares {name!r} twice. Give all its variables at once.")
-        sections[section] = [f"variables = {_array(listed(those))}"]
+        sections[section] = [f"variables = {_array(split(members))}"]
     return _as_toml(sections, numbers)
 
 
@@ -334,39 +334,39 @@ def _as_toml(sections: Mapping[str, list[str]], numbers: Mapping[str, Any]) -> s
     """The text of a declaration with these sections of variables and tables."""
     epsilon, delta, n_records = numbers["epsilon"], numbers["delta"], numbers.get("n_records")
     kind = ['kind = "PureDP"'] if delta == 0 else ['kind = "ApproxDP"', f"delta = {delta!r}"]
-    known = {name: numbers[name] for name in (*_DATA, "unit") if numbers.get(name) is not None}
+    data = {name: numbers[name] for name in (*_DATA, "unit") if numbers.get(name) is not None}
     people = [f"contribution = {numbers['contribution']}"]
-    people += [f"unit = {_quoted(known.pop('unit'))}"] if "unit" in known else []
-    # The least error of a prediction would be that of marginals, from which `dirdp analyse` has no intervals.
+    people += [f"unit = {_quoted(data.pop('unit'))}"] if "unit" in data else []
+    # For predictions, marginals would have the smallest error, but `dirdp analyse` has no intervals from marginals.
     options = ['mechanism = "auto"', 'objective = "estimate"']
     if n_records is not None:
         options += ['adjacency = "add-remove"', f"n_records = {n_records}"]
-    whole = {"guarantee": [*kind, f"epsilon = {epsilon!r}"], "people": people, **sections, "options": options}
-    if known:
+    contents = {"guarantee": [*kind, f"epsilon = {epsilon!r}"], "people": people, **sections, "options": options}
+    if data:
         # A tab is written as \t.
-        whole["data"] = [
-            f"{name} = {json.dumps(value) if name == 'delimiter' else _quoted(value)}" for name, value in known.items()
+        contents["data"] = [
+            f"{name} = {json.dumps(value) if name == 'delimiter' else _quoted(value)}" for name, value in data.items()
         ]
-    return "\n".join(line for name, lines in whole.items() for line in (f"[{name}]", *lines, ""))
+    return "\n".join(line for name, lines in contents.items() for line in (f"[{name}]", *lines, ""))
 
 
 def _array(values: Sequence[str | int]) -> str:
     return f"[{', '.join(map(_quoted, values))}]"
 
 
-def _split(option: str, typed: str, example: str) -> tuple[str, str]:
-    name, equals, values = typed.partition("=")
+def _split(option: str, argument: str, example: str) -> tuple[str, str]:
+    name, equals, values = argument.partition("=")
     if not (equals and name.strip() and values.strip()):
-        raise ArgumentError(f"Expected {option} to be a name, = and what belongs to it, such as {example}.")
+        raise ArgumentError(f"Expected {option} to be a name, = and its values, such as {example}.")
     return name.strip(), values.strip()
 
 
 def _quoted(value: str | int) -> str:
-    """A value as TOML writes it, which takes the escapes of JSON."""
+    """A value as TOML, which accepts the escapes of JSON."""
     if isinstance(value, int):
         return str(value)
     if not value.isprintable():
-        raise ArgumentError("A name or a label holds a character that cannot be printed. Edit the declaration by hand.")
+        raise ArgumentError("A name or a label has a character that cannot be printed. Edit the declaration by hand.")
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -374,7 +374,7 @@ def _parsed(path: Path) -> dict[str, Any]:
     try:
         sections = tomllib.loads(path.read_bytes().decode("utf-8"))
     except tomllib.TOMLDecodeError as error:
-        # The rest of the message may repeat what stands there, and somebody may have passed the data.
+        # The rest of the message may quote the file, and somebody may have passed the data.
         line = re.search(r"at line \d+", str(error))
         raise ArgumentError(f"{path} is not valid TOML{f': see {line[0][3:]}' if line else ''}.") from None
     except (UnicodeDecodeError, RecursionError, ValueError):
@@ -388,7 +388,7 @@ def _table(name: str, section: object) -> dict[str, Any]:
     return section
 
 
-def _known(where: str, facts: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _validate(where: str, facts: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     for name in facts:
         one_of(names, **{f"name in {where}": name})
     return facts

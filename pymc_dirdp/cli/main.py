@@ -1,4 +1,4 @@
-"""The command line: what each command does, its arguments, and the code with which it ends."""
+"""The command line: the commands, their arguments and their exit codes."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, override
 import pymc_dirdp as dirdp
 from pymc_dirdp import errors
 from pymc_dirdp.cli.columns import check_schema, read_columns
-from pymc_dirdp.cli.declaration import Declaration, declared, written
+from pymc_dirdp.cli.declaration import Declaration, read_declaration, to_toml
 from pymc_dirdp.cli.wording import CODES, DONE, FALSE, WRONG, as_commands, code_and_line
 from pymc_dirdp.display import visible
 from pymc_dirdp.errors import ArgumentError, DataError, LedgerError
@@ -37,29 +37,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        Those of the process by default.
+        By default the arguments of the process.
 
     Returns
     -------
     code : int
-        As in `CODES`.
+        The exit code, see `CODES`.
     """
-    given = vars(_parser().parse_args(arguments))
-    command = given.pop("run")
-    # A label may have characters that the terminal cannot show.
+    options = vars(_parser().parse_args(arguments))
+    command = options.pop("run")
+    # A label may have characters that the terminal cannot display.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     with warnings.catch_warnings():
-        # Other libraries warn, and nobody has read what they print.
+        # Warnings of other libraries are not about the declaration.
         warnings.simplefilter("ignore")
         try:
             with Bar(1, command.__name__, shown=True) as bar:
-                result = command(**given)
+                result = command(**options)
                 bar.advance()
             print(as_commands(str(result)), flush=True)
         except BrokenPipeError:
-            # The reader has left. Python would complain about it once more at the end.
+            # The reader has closed the pipe. Without this, Python would raise the error again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return DONE
         except KeyboardInterrupt:
@@ -77,7 +77,7 @@ def _failed(code: int, message: str) -> int:
 class _Parser(argparse.ArgumentParser):
     @override
     def error(self, message: str) -> NoReturn:
-        """Say in one line what is wrong with the arguments."""
+        """Print the error about the arguments in one line."""
         self.exit(WRONG, f"dirdp: {message} (try --help)\n")
 
 
@@ -96,9 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
 
     def add(run: Callable[..., object], writes: str | None = None) -> argparse.ArgumentParser:
-        """A command that has the name of a function and does what the first line of its docstring says.
+        """Add a command with the name of a function and the first line of its docstring as help.
 
-        `writes` says what it writes, to a file that `--out` names.
+        It writes `writes` to the file that `--out` names.
         """
         summary = str(run.__doc__).partition("\n")[0].rstrip(".")
         command: argparse.ArgumentParser = commands.add_parser(
@@ -127,6 +127,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=PARENT,PARENT",
+        dest="parents",
         help="the variables that a variable is conditional on; repeatable",
     )
     command.add_argument(
@@ -151,11 +152,11 @@ def _parser() -> argparse.ArgumentParser:
         "--contribution",
         type=int,
         required=True,
-        help="the most records of the data that one person has, or with --unit the most that are counted",
+        help="the maximum number of records of a person, or with --unit of those that are counted",
     )
-    command.add_argument("--unit", metavar="COLUMN", help="the column that says whose record a line is")
-    command.add_argument("--counts", metavar="COLUMN", help="the column that says how many records a line stands for")
-    command.add_argument("--records", type=int, metavar="N", help="how many records there are, if that is public")
+    command.add_argument("--unit", metavar="COLUMN", help="the column that identifies the person of a line")
+    command.add_argument("--counts", metavar="COLUMN", help="the column with the number of records of a line")
+    command.add_argument("--records", type=int, metavar="N", help="the number of records, if it is public")
     command.add_argument(
         "--n-records", type=int, metavar="N", help="the number of records to plan for, if their number is private"
     )
@@ -168,7 +169,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command = add(check)
     command.add_argument("declaration", type=Path, help="a TOML file")
-    command.add_argument("data", type=Path, nargs="?", help="a CSV or Parquet file, of which the names are read")
+    command.add_argument("data", type=Path, nargs="?", help="a CSV or Parquet file, whose column names are read")
     command.add_argument("--full", action="store_true", help=_FULL)
 
     command = add(plan, writes="the plan")
@@ -180,98 +181,98 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("declaration", type=Path, help="a TOML file")
     command.add_argument("data", type=Path, help="a CSV or Parquet file")
     command.add_argument("--plan", type=Path, dest="plan_file", help="a plan that the command plan wrote")
-    command.add_argument("--reservation", type=int, metavar="NUMBER", help="a reservation of the ledger that is used")
+    command.add_argument("--reservation", type=int, metavar="NUMBER", help="the reservation of the ledger to use")
 
     command = add(report)
     command.add_argument("path", type=Path, help="a release or a plan; or a declaration, for its ledger")
     command.add_argument("--full", action="store_true", help=_FULL)
 
     command = add(statement)
-    command.add_argument("path", type=Path, help="a release; or a declaration, for all that its ledger holds")
+    command.add_argument("path", type=Path, help="a release; or a declaration, for all entries of its ledger")
     command.add_argument("--json", action="store_true", dest="as_json", help="an entry for a register of deployments")
 
     command = add(analyse, writes="draws of shares and counts, as netCDF,")
     command.add_argument("path", type=Path, help="a release")
-    command.add_argument("--draws", type=int, default=1000, help="how many in each of four chains (%(default)s)")
+    command.add_argument("--draws", type=int, default=1000, help="draws in each of four chains (%(default)s)")
     command.add_argument("--csv", type=Path, metavar="FILE", help="write a line for each cell to this file")
     command.add_argument("--json", action="store_true", dest="as_json", help="print the cells as JSON")
     command.add_argument(
-        "--columns", nargs="+", metavar="NAME", help="of a wide table, one to three columns that are taken together"
+        "--columns", nargs="+", metavar="NAME", help="one to three columns of a wide table, whose cells are estimated"
     )
-    command.add_argument("--n-prior", type=int, metavar="N", help="0 to N records, where their number is private")
+    command.add_argument("--n-prior", type=int, metavar="N", help="the largest possible number of records, if private")
 
     command = add(verify)
     command.add_argument("path", type=Path, help="a release or a plan; or a declaration, for its ledger")
-    command.add_argument("--full", action="store_true", help="what each check found, and what no file can show")
+    command.add_argument("--full", action="store_true", help="the result of each check, and the assumptions")
 
     command = add(ledger)
     command.add_argument("declaration", type=Path, help="a TOML file with a section [ledger]")
-    command.add_argument("--new", action="store_true", help="make the ledger")
-    command.add_argument("--head", help="a head that was noted before, through which the ledger has to have passed")
+    command.add_argument("--new", action="store_true", help="create the ledger")
+    command.add_argument("--head", help="an earlier head, which must be in the history of the ledger")
     return parser
 
 
-# What each command does. It calls the functions that a program would call, and returns what is printed.
+# The commands. They call the public functions, and return the object to print.
 
 
-def init(declaration: Path, *, overwrite: bool, **typed: Any) -> str:
+def init(declaration: Path, *, overwrite: bool, **options: Any) -> str:
     """Write a declaration from the categories that you type."""
-    if typed["records"] is not None and typed["n_records"] is not None:
+    if options["records"] is not None and options["n_records"] is not None:
         raise ArgumentError("Give --records if the number of records is public, or --n-records if it is private.")
-    if typed["unit"] is not None and typed["contribution"] > 1 and typed["n_records"] is None:
+    if options["unit"] is not None and options["contribution"] > 1 and options["n_records"] is None:
         raise ArgumentError(
             "Pass --n-records, the number of records to plan for: if more than one record of each "
-            f"{typed['unit']!r} is counted, the number of records depends on who they are, so it is private."
+            f"{options['unit']!r} is counted, the number of records depends on who they are, so it is private."
         )
-    text = written(**typed)
-    with new_file(declaration, overwrite=overwrite) as aside:
-        aside.write_text(text, encoding="utf-8")
-        facts = declared(aside)
-        # What cannot be planned is not left there.
+    text = to_toml(**options)
+    with new_file(declaration, overwrite=overwrite) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+        facts = read_declaration(temporary)
+        # A declaration without a plan leaves no file.
         _refuse_unplannable(facts)
-    is_known = typed["records"] is not None or facts.adjacency == "add-remove"
+    is_known = options["records"] is not None or facts.adjacency == "add-remove"
     data = "" if is_known else " DATA, the file of the data"
-    return f"{declaration} is written. Read it, and go on with: dirdp plan {declaration}{data}"
+    return f"{declaration} is written. Read it, then run: dirdp plan {declaration}{data}"
 
 
 def check(declaration: Path, data: Path | None, *, full: bool = False) -> object:
-    """Check a declaration, its ledger and the names of the columns of the data, and say what a release would cost.
+    """Check a declaration, its ledger and the column names of the data, and show what a release would cost.
 
     No record is read, and nothing is charged.
     """
     from pymc_dirdp.releases.ledger_charge import refuse_unaffordable
     from pymc_dirdp.releases.report import Report
 
-    facts = declared(declaration)
+    facts = read_declaration(declaration)
     budget = _ledger(facts, new=False)
     lines = [("tables", "; ".join(_tables(facts).in_words))]
     if data is not None:
         check_schema(data, facts)
         lines.append(("data", f"{data} names {', '.join(facts.columns)}; no record was read"))
-    unknown = "not known before records in [data] says how many there are"
+    unknown = "unknown without records in [data], the number of records"
     answer: tuple[tuple[str, Any], ...] = (("", (("expected error", unknown), ("guarantee", str(facts.guarantee)))),)
     if facts.records is None and budget is None and facts.adjacency != "add-remove":
         _refuse_unplannable(facts)
     else:
-        with warnings.catch_warnings(record=True) as noted:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            chosen = _plan(facts, _made_up(facts, facts.records))
-        # Warnings of other libraries are of no use here.
-        lines += [("warning", str(one.message)) for one in noted if one.category.__module__ == errors.__name__]
-        answer = dirdp.report(chosen, full=full).sections
+            new_plan = _plan(facts, _made_up(facts, facts.records))
+        # Warnings of other libraries are not about the declaration.
+        lines += [("warning", str(item.message)) for item in caught if item.category.__module__ == errors.__name__]
+        answer = dirdp.report(new_plan, full=full).sections
         if budget is not None:
-            refuse_unaffordable(chosen, budget)
-    state = "none: nothing adds up your releases"
+            refuse_unaffordable(new_plan, budget)
+    state = "none: nobody adds up the privacy losses of your releases"
     if budget is not None:
         left = ", ".join(f"{name} {number:.6g}" for name, number in budget.left.items())
-        state = f"{facts.ledger}: {len(budget.entries())} entries; left are {left}; this release fits"
+        state = f"{facts.ledger}: {len(budget.entries())} entries; remaining: {left}; this release fits"
     lines.append(("ledger", state))
     return Report(f"{declaration} is in order", (("", tuple(lines)), *answer))
 
 
 def plan(declaration: Path, data: Path | None, out: Path | None, *, overwrite: bool, full: bool = False) -> object:
     """The guarantee and the expected error of a release, before any count is read."""
-    facts = declared(declaration)
+    facts = read_declaration(declaration)
     if data is not None and facts.ledger is not None:
         raise ArgumentError(
             "Leave the data out, and declare records in [data], the public number of records: with a section [ledger] "
@@ -280,11 +281,11 @@ def plan(declaration: Path, data: Path | None, out: Path | None, *, overwrite: b
     if data is not None:
         check_schema(data, facts)
         _refuse_unplannable(facts)
-    chosen = _plan(facts, _made_up(facts, facts.records) if data is None else _model(facts, data, facts.records))
+    new_plan = _plan(facts, _made_up(facts, facts.records) if data is None else _model(facts, data, facts.records))
     if out is not None:
-        with new_file(out, overwrite=overwrite) as aside:
-            dirdp.save(chosen, aside)
-    return dirdp.report(chosen, full=full)
+        with new_file(out, overwrite=overwrite) as temporary:
+            dirdp.save(new_plan, temporary)
+    return dirdp.report(new_plan, full=full)
 
 
 def release(
@@ -294,43 +295,43 @@ def release(
 
     The data are read after the charge.
     """
-    facts = declared(declaration)
+    facts = read_declaration(declaration)
     budget = _ledger(facts, new=False)
     if reservation is not None:
         if budget is None:
             raise ArgumentError("Declare [ledger], or leave --reservation out: a reservation is an entry of a ledger.")
         budget = budget.using(reservation)
-    with new_file(out, overwrite=overwrite) as aside:
+    with new_file(out, overwrite=overwrite) as temporary:
         check_schema(data, facts)
-        given = None if plan_file is None else _read_plan(plan_file, facts)
+        saved_plan = None if plan_file is None else _read_plan(plan_file, facts)
         number = facts.records
-        if number is None and given is not None and facts.adjacency == "replace-one":
-            # Under add-remove the plan holds a guess, which says nothing of the data.
-            number = given.parts[0].n_records
-        # Without a ledger and a public number of records, the plan rests on the number in the data.
-        first = budget is None and number is None and facts.adjacency == "replace-one"
-        if first:
+        if number is None and saved_plan is not None and facts.adjacency == "replace-one":
+            # Under add-remove the plan has a guess, which need not be the number in the data.
+            number = saved_plan.parts[0].n_records
+        # Without a ledger and a public number of records, the plan uses the number in the data.
+        counts_first = budget is None and number is None and facts.adjacency == "replace-one"
+        if counts_first:
             _refuse_unplannable(facts)
-        model = _model(facts, data, number) if first else _made_up(facts, number)
+        model = _model(facts, data, number) if counts_first else _made_up(facts, number)
         from pymc_dirdp.releases.ledger_charge import Sealed
         from pymc_dirdp.releases.release import sample_sealed
 
-        sealed = Sealed(lambda: model if first else _model(facts, data, number), budget)
-        chosen = given or _plan(facts, model)
-        drawn = sample_sealed(chosen, model, sealed, progressbar=False)
-        dirdp.save(drawn, aside)
-    return dirdp.report(drawn)
+        sealed = Sealed(lambda: model if counts_first else _model(facts, data, number), budget)
+        release_plan = saved_plan or _plan(facts, model)
+        tree = sample_sealed(release_plan, model, sealed, progressbar=False)
+        dirdp.save(tree, temporary)
+    return dirdp.report(tree)
 
 
 def report(path: Path, *, full: bool = False) -> object:
-    """The guarantee and the expected error of a release or a plan, or what a ledger holds."""
-    return dirdp.report(_what_states(path), full=full)
+    """The guarantee and the expected error of a release or a plan, or the entries of a ledger."""
+    return dirdp.report(_content(path), full=full)
 
 
 def statement(path: Path, *, as_json: bool) -> object:
     """The privacy statement to print under a published table, in Markdown."""
-    found = dirdp.statement(_what_states(path))
-    return found.to_json() if as_json else found
+    result = dirdp.statement(_content(path))
+    return result.to_json() if as_json else result
 
 
 def analyse(
@@ -346,71 +347,71 @@ def analyse(
 ) -> object:
     """Estimates from a release, with credible intervals that account for the privacy noise."""
     tree = dirdp.load(path)
-    # The names of files are taken before anything is computed.
+    # The files are reserved before anything is computed.
     with ExitStack() as files:
-        flat, drawn = (
+        table, netcdf = (
             None if file is None else files.enter_context(new_file(file, overwrite=overwrite)) for file in (csv, out)
         )
-        found = dirdp.estimate(tree, [_LEVEL], columns=columns, n_prior=n_prior, progressbar=False)
-        if flat is not None:
-            found.tidy().to_csv(flat, index=False, encoding="utf-8", lineterminator="\n")
-        if drawn is not None:
+        estimates = dirdp.estimate(tree, [_LEVEL], columns=columns, n_prior=n_prior, progressbar=False)
+        if table is not None:
+            estimates.tidy().to_csv(table, index=False, encoding="utf-8", lineterminator="\n")
+        if netcdf is not None:
             analysis = dirdp.analyse(tree, draws, n_prior=n_prior, progressbar=False)
-            # Likelihoods of every draw may take far longer than the draws, and a release is replicated in Python.
+            # Likelihoods may take far longer than the draws, and replicates are computed in Python.
             later = {"posterior_predictive", "log_likelihood", "log_prior"} & set(analysis.children)
-            analysis.drop_nodes(later).to_netcdf(drawn, engine="h5netcdf")
-    return _as_json(found) if as_json else found
+            analysis.drop_nodes(later).to_netcdf(netcdf, engine="h5netcdf")
+    return _as_json(estimates) if as_json else estimates
 
 
 _LEVEL = 0.95
 """The probability of the intervals."""
 
 
-def _as_json(found: "Estimates") -> str:
-    """The rows of a tidy frame, and what they are conditional on. JSON has no number that is infinite or missing."""
-    frame = found.tidy().astype(object)
+def _as_json(estimates: "Estimates") -> str:
+    """The rows of a tidy frame and their conditions, as JSON, in which infinite and missing numbers are null."""
+    frame = estimates.tidy().astype(object)
     rows = [
         {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
         for row in frame.where(frame.notna(), None).to_dict("records")
     ]
-    whole = {"interval_probability": _LEVEL, "given": found.conditions, "cells": rows}
-    return json.dumps(whole, indent=1, allow_nan=False, default=str)
+    content = {"interval_probability": _LEVEL, "given": estimates.conditions, "cells": rows}
+    return json.dumps(content, indent=1, allow_nan=False, default=str)
 
 
 def verify(path: Path, *, full: bool = False) -> object:
     """Recompute the privacy guarantee of a release, a plan or a ledger from its file."""
-    found = dirdp.verify(_what_states(path))
-    return found.full if full else found
+    verification = dirdp.verify(_content(path))
+    return verification.full if full else verification
 
 
 def ledger(declaration: Path, *, new: bool, head: str | None) -> str:
-    """What was released under the budget of a declaration, checked entry by entry."""
+    """The releases under the budget of a declaration, with every entry verified."""
     budget = _declared_ledger(declaration, new=new)
     return f"{budget}\nHead: {budget._verified(head)}"
 
 
-def _what_states(path: Path) -> Any:
-    """What states a guarantee in a file: a release or a plan, or the ledger of a declaration."""
+def _content(path: Path) -> Any:
+    """The content of a file: a release, a plan, or the ledger of a declaration."""
     return _declared_ledger(path) if path.suffix == ".toml" else dirdp.load(path)
 
 
 def _declared_ledger(declaration: Path, *, new: bool = False) -> "dirdp.Ledger":
-    """The ledger of a declaration, which has to have one."""
-    budget = _ledger(declared(declaration), new=new)
+    """The ledger of a declaration, which must have one."""
+    budget = _ledger(read_declaration(declaration), new=new)
     if budget is None:
         raise ArgumentError(f"{declaration} has no section [ledger] with a path and a limit.")
     return budget
 
 
 def _tables(facts: Declaration) -> "NetworkTables":
-    """What the declaration says of tables."""
-    from pymc_dirdp.networks.builders import NetworkTables  # Readers of a release wait for no compiler.
+    """The declared tables."""
+    from pymc_dirdp.networks.builders import NetworkTables  # Other commands do not need this slow import.
 
     return NetworkTables.of(facts.structure, facts.crosses, categories=facts.categories, prior=facts.prior)
 
 
 def _model(facts: Declaration, data: Path, number: int | None) -> "pm.Model":
-    """The model of the declared variables and the data, which hold so many records if that is known. **Secret**."""
+    """The model of the declared variables and the data, with this number of records if it is known. **Secret**."""
     columns = read_columns(data, facts)
     model = _tables(facts).counted(columns, otherwise=facts.otherwise, bound=_bound(facts), counts_column=facts.counts)
     if number is not None and number != model.rvs_to_values[model.observed_RVs[0]].data.sum():
@@ -419,28 +420,28 @@ def _model(facts: Declaration, data: Path, number: int | None) -> "pm.Model":
 
 
 def _made_up(facts: Declaration, number: int | None) -> "pm.Model":
-    """The same model of as many records in one cell of each table. No data are read."""
+    """The same model with all records in one cell of each table. No data are read."""
     if facts.adjacency == "add-remove":
-        number = 1  # It is private, and n_records in [options] says what to plan for.
+        number = 1  # It is private, and n_records in [options] is the planning size.
     if number is None:
         unless = (
-            "Give the data to the plan, too, or declare"
+            "Pass the data to the plan, too, or declare"
             if facts.ledger is None
             else "No data are read before the ledger is charged. Declare"
         )
-        raise ArgumentError(f"{unless} records in [data], the number of records, if anybody may know it.")
+        raise ArgumentError(f"{unless} records in [data], the number of records, if it is public.")
     return _tables(facts).made_up(number, _bound(facts))
 
 
 def _refuse_unplannable(facts: Declaration) -> None:
     """Raise the error of a plan of this declaration. No data are read, so it does not depend on them."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # The size may be another one.
+        warnings.simplefilter("ignore")  # The real number of records may differ.
         _plan(facts, _made_up(facts, 1000 if facts.records is None else facts.records))
 
 
 def _bound(facts: Declaration) -> "Bound | None":
-    """Whose records are counted, and how many of each."""
+    """The unit, and the maximum number of records that are counted of each."""
     from pymc_dirdp.counting.bounding import checked_bound
 
     return None if facts.unit is None else checked_bound(facts.unit, facts.contribution, distinct=False)
@@ -448,25 +449,25 @@ def _bound(facts: Declaration) -> "Bound | None":
 
 def _plan(facts: Declaration, model: "pm.Model") -> "Plan":
     options: dict[str, Any] = facts.options
-    # The command shows a bar of its own.
-    chosen: Plan = dirdp.plan(facts.guarantee, model, progressbar=False, contribution=facts.contribution, **options)
-    return chosen
+    # The command itself shows a bar.
+    result: Plan = dirdp.plan(facts.guarantee, model, progressbar=False, contribution=facts.contribution, **options)
+    return result
 
 
 def _read_plan(path: Path, facts: Declaration) -> "Plan":
-    """A plan from a file, which has to state the guarantee that was declared."""
+    """A plan from a file, which must state the declared guarantee."""
     from pymc_dirdp.releases.plan_types import Plan
 
-    given = dirdp.load(path)
-    if not isinstance(given, Plan):
-        raise ArgumentError(f"{path} holds no plan; the command plan writes one.")
-    theirs = given.guarantee, given.adjacency, given.unit_options.contribution, given.unit_options.counted
-    if theirs != (facts.guarantee, facts.adjacency, facts.contribution, facts.unit):
+    saved_plan = dirdp.load(path)
+    if not isinstance(saved_plan, Plan):
+        raise ArgumentError(f"{path} is not a plan; the command plan writes one.")
+    unit = saved_plan.adjacency, saved_plan.unit_options.contribution, saved_plan.unit_options.counted
+    if (saved_plan.guarantee, *unit) != (facts.guarantee, facts.adjacency, facts.contribution, facts.unit):
         raise ArgumentError(
             "The plan differs from the declaration in its guarantee, adjacency, contribution or unit. Plan again from "
             "this declaration."
         )
-    return given
+    return saved_plan
 
 
 def _ledger(facts: Declaration, *, new: bool) -> "dirdp.Ledger | None":
@@ -476,8 +477,8 @@ def _ledger(facts: Declaration, *, new: bool) -> "dirdp.Ledger | None":
         raise LedgerError(
             f"There is a ledger at {facts.ledger} already; leave --new out."
             if new
-            else f"There is no ledger at {facts.ledger}. Make it once by the command ledger with --new. If there was "
-            "one, restore the newest copy and check it by --head with the head that was noted last, or with the entry "
-            "of the newest release, as number:hash: a new or an older one would forget what was spent."
+            else f"There is no ledger at {facts.ledger}. Create it once by the command ledger with --new. If there was "
+            "one, restore the newest copy and check it by --head with its last head, or with the entry of the newest "
+            "release, as number:hash. A new or an older ledger would forget what was spent."
         )
     return dirdp.Ledger(facts.limit, facts.ledger, adjacency=facts.adjacency)

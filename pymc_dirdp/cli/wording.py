@@ -1,4 +1,4 @@
-"""What a command prints: errors in the words of a declaration, and what to do next as commands."""
+"""The output of commands: errors in the words of a declaration, and the next step as a command."""
 
 import re
 
@@ -7,14 +7,14 @@ from pymc_dirdp.errors import BudgetError, DataError, DirdpError, LedgerError, U
 CODES = {
     0: "done",
     1: "verify: the guarantee does not follow from the file",
-    2: "wrong use: an argument, the declaration, or a file that is missing or is not what it should be",
-    3: "the data are not what the declaration says",
+    2: "wrong use: an argument, the declaration, or a file that is missing or invalid",
+    3: "the data do not fit the declaration",
     4: "refused: the guarantee is not attainable, or the ledger does not allow it",
     5: "an error of this library",
 }
 DONE, FALSE, WRONG, DATA, REFUSED, OWN = CODES
 
-# Where a declaration or a command has the arguments of functions.
+# The sections of a declaration and the options of commands that stand for arguments of functions.
 _PLACES = {
     **dict.fromkeys(
         ("adjacency", "mechanism", "min_count", "n_records", "objective", "released_draws", "weights"), "[options]"
@@ -24,7 +24,7 @@ _PLACES = {
     **dict.fromkeys(("categories", "otherwise"), "[variables]"),
 }
 _OPTIONS = {"n_prior": "--n-prior", "columns": "--columns", "overwrite": "--overwrite"}
-# Types of values, as errors name them.
+# The names of types in errors.
 _TYPES = {
     "str": "a text",
     "int": "an integer",
@@ -35,12 +35,12 @@ _TYPES = {
     "datetime": "a date",
     "NoneType": "nothing",
 }
-# What is said otherwise, with arguments as functions have them, and with those of a declaration.
+# Replacements before and after arguments of functions are renamed to those of a declaration.
 _WITH_ARGUMENTS = (
     (r", as in otherwise=\{[^}]*\}", ', as in otherwise = "unknown" in its section of [variables]'),
     (
         r"(?:Open )?(\S+) by xarray\.open_datatree: it is a netCDF file.*",
-        r"\1 is a netCDF file. Give the file of the release, which the command release wrote.",
+        r"\1 is a netCDF file. Pass the file of the release, which the command release wrote.",
     ),
     (r"\s*For example: .*", ""),
     (r"\bcategories\['?([^\]']*)'?\]", r"categories of [variables.\1]"),
@@ -67,7 +67,7 @@ _WITHOUT = (
 
 
 def code_and_line(error: Exception) -> tuple[int, str]:
-    """The code and the line for an error. No error that this library did not write is repeated: it may hold data."""
+    """The exit code and the line for an error. Errors of other libraries may contain data, so they are not quoted."""
     if isinstance(error, DirdpError):
         refused = isinstance(error, BudgetError | LedgerError | UnattainableError)
         return DATA if isinstance(error, DataError) else REFUSED if refused else WRONG, in_a_declaration(str(error))
@@ -84,7 +84,7 @@ def code_and_line(error: Exception) -> tuple[int, str]:
 
 
 def in_a_declaration(message: str) -> str:
-    """An error of a function, with its arguments as a declaration or a command names them.
+    """The error of a function, with the names of a declaration or a command instead of its arguments.
 
     Examples
     --------
@@ -94,28 +94,27 @@ def in_a_declaration(message: str) -> str:
     for pattern, text in _WITH_ARGUMENTS:
         message = re.sub(pattern, text, message)
 
-    def renamed(found: re.Match[str]) -> str:
-        name, value = found[1], found[2]
+    def rename(match: re.Match[str]) -> str:
+        name, value = match[1], match[2]
         if name is None:
-            return found[0]
+            return match[0]
         if name in _OPTIONS:
             return f"{_OPTIONS[name]} {value}" if value else _OPTIONS[name]
         return f"{name} = {value}" if value else f"{name} in {_PLACES[name]}" if name in _PLACES else name
 
-    # What somebody typed after an option stays as it is.
+    # Values that were typed after an option are not changed.
     value = r"'[^']*'|\"[^\"]*\"|-?\d[\w.+-]*\w|\d|\w+"
-    message = re.sub(rf"--[\w-]+ \S+=\S*|\b([^\W\d]\w*)=(?!=)({value})?", renamed, message)
+    message = re.sub(rf"--[\w-]+ \S+=\S*|\b([^\W\d]\w*)=(?!=)({value})?", rename, message)
     for pattern, text in _WITHOUT:
         message = re.sub(pattern, text, message)
-    return re.sub(r"\ban? (\w+)\b", lambda found: _TYPES.get(found[1], found[0]), message)
+    return re.sub(r"\ban? (\w+)\b", lambda match: _TYPES.get(match[1], match[0]), message)
 
 
 def as_commands(text: str) -> str:
-    """A result with its last line, what to do next, as a command."""
-    from pymc_dirdp.releases.wording import NEXT  # Help needs no release.
+    """A result whose last line, the next step, is a command."""
+    from pymc_dirdp.releases.wording import NEXT  # Showing help does not need this slow import.
 
     text = re.sub(r"print\(dirdp\.verify\(\w+\)\.full\)", "dirdp verify --full", text)
-    others = (("ledger.remaining()", "dirdp ledger DECLARATION"),)
-    for of_python, of_command in (*NEXT.values(), *others):
+    for of_python, of_command in (*NEXT.values(), ("ledger.remaining()", "dirdp ledger DECLARATION")):
         text = text.replace(of_python, of_command)
     return text

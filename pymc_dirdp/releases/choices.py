@@ -160,7 +160,7 @@ class PrivateChoice(RebuiltOnCopy, WithLayout, Labelled, Text):
     def check_guarantee(self) -> None:
         if not self.mechanism.satisfies(self.guarantee):
             raise ReleaseError(
-                f"The choice of the {self.kind} does not satisfy {self.guarantee}, although its facts say so. Ask for "
+                f"The choice of the {self.kind} does not satisfy {self.guarantee}, which it states. Ask for "
                 "it again; to choose again costs privacy again."
             )
 

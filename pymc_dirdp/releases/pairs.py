@@ -159,7 +159,7 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
         for choice in self.after:
             choice.check_guarantee()
         if not self.composition.satisfies(self.guarantee):
-            raise UnattainableError(f"The plan does not satisfy {self.guarantee}, although it says so. Call plan() again.")
+            raise UnattainableError(f"The plan does not satisfy {self.guarantee}, which it states. Call plan() again.")
 
     def __repr__(self) -> str:
         return f"PairsPlan({self.guarantee}, {len(self.columns)} columns)"

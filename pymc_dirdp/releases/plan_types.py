@@ -341,7 +341,7 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         for choice in self.after:
             choice.check_guarantee()
         if not self.composition.satisfies(self.guarantee):
-            raise UnattainableError(f"The plan does not satisfy {self.guarantee}, although it says so. Call plan() again.")
+            raise UnattainableError(f"The plan does not satisfy {self.guarantee}, which it states. Call plan() again.")
 
     def publishing(self, kind: type[Output]) -> tuple[PlannedTable, ...]:
         """The tables whose mechanisms publish outputs of a kind."""

@@ -19,7 +19,7 @@ from pymc_dirdp.releases.facts import lines_of, no_guarantee, title_of
 from pymc_dirdp.releases.inference_setup import inferences
 from pymc_dirdp.releases.opened import LoadedRelease, content_of, open_release
 from pymc_dirdp.releases.plan_types import Plan
-from pymc_dirdp.releases.verification import verify_loaded, verify
+from pymc_dirdp.releases.verification import verify, verify_loaded
 from pymc_dirdp.releases.view import LEFT_OUT, view
 from pymc_dirdp.releases.wording import abbreviated
 

@@ -19,7 +19,7 @@ from pymc_dirdp.privacy.odds import randomness
 from pymc_dirdp.releases.claims import Claiming
 from pymc_dirdp.releases.facts import ERRORS, deployment_of, lines_of
 from pymc_dirdp.releases.opened import LoadedRelease, content_of, open_release
-from pymc_dirdp.releases.verification import Verification, verify_loaded, verify
+from pymc_dirdp.releases.verification import Verification, verify, verify_loaded
 from pymc_dirdp.signatures import user_facing
 
 type Lines = tuple[tuple[str, str], ...]

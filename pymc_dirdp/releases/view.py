@@ -265,7 +265,7 @@ def mechanism_group(part: PlannedTable, stored: LoadedRelease) -> xr.Dataset:
 
 
 def privacy_group(plan: Plan, pure_epsilon: float) -> xr.Dataset:
-    """The guarantee, the unit of privacy and the assumptions; :func:`pymc_dirdp.interop.as_mechanism` has the curves."""
+    """The guarantee, unit of privacy and assumptions; :func:`pymc_dirdp.interop.as_mechanism` returns the curves."""
     return xr.Dataset(
         attrs={
             "guarantee": type(plan.guarantee).__name__,

@@ -11,7 +11,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.cli.columns import check_schema, read_columns
-from pymc_dirdp.cli.declaration import declared
+from pymc_dirdp.cli.declaration import read_declaration
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.networks.builders import bayesian_network
 
@@ -21,7 +21,7 @@ SECRETS = ("70003", "71009", "Zaphod")
 
 @pytest.fixture
 def facts(alone):
-    return declared(Path("survey.toml"))
+    return read_declaration(Path("survey.toml"))
 
 
 def counted(path, facts):
@@ -97,7 +97,8 @@ ANSWERS = ["yes", None, "no", "", 'a "b",\r\nc', None, None]
 def of_columns(written, names, *labels):
     listed = ", ".join(json.dumps(label) for label in labels)
     tables = "".join(f"\n[variables.{name}]\ncategories = [{listed}]\n" for name in names)
-    return declared(written(f'[guarantee]\nkind = "PureDP"\nepsilon = 1.0\n[people]\ncontribution = 1\n{tables}'))
+    text = f'[guarantee]\nkind = "PureDP"\nepsilon = 1.0\n[people]\ncontribution = 1\n{tables}'
+    return read_declaration(written(text))
 
 
 @pytest.mark.parametrize("writer", [by_csv, by_pandas, by_polars, by_duckdb, by_arrow])
@@ -130,7 +131,7 @@ def test_another_delimiter(facts, declare):
     declare(('counts = "n"', 'counts = "n"\ndelimiter = ";"'))
     path = Path("survey.csv")
     path.write_text(path.read_text(encoding="utf-8").replace(",", ";"), encoding="utf-8")
-    assert counted(path, declared(Path("survey.toml"))) == WHOLE
+    assert counted(path, read_declaration(Path("survey.toml"))) == WHOLE
 
 
 def test_records_in_place_of_counts(facts, declare):
@@ -141,12 +142,12 @@ def test_records_in_place_of_counts(facts, declare):
         *cell, number = line.split(",")
         rows += [",".join(cell)] * int(number)
     Path("records.csv").write_text("\n".join(rows), encoding="utf-8")
-    assert counted("records.csv", declared(Path("survey.toml"))) == WHOLE
+    assert counted("records.csv", read_declaration(Path("survey.toml"))) == WHOLE
 
 
 def test_integers_as_categories(facts, declare):
     declare(('["female", "male"]', "[0, 1]"))
-    path, numbers = Path("survey.csv"), declared(Path("survey.toml"))
+    path, numbers = Path("survey.csv"), read_declaration(Path("survey.toml"))
     text = path.read_text(encoding="utf-8").replace("female", "0").replace("male", "1")
     path.write_text(text, encoding="utf-8")
     assert counted(path, numbers) == WHOLE
@@ -217,7 +218,7 @@ def test_an_encoding_that_was_declared(facts, declare, encoding, end):
     declare(('"red", "blond"', f'"red", "{label}"'))
     text = Path("survey.csv").read_text(encoding="utf-8").replace("hair", name).replace("blond", label)
     Path("survey.csv").write_bytes(text.replace("\n", end).encode(encoding))
-    facts = declared(Path("survey.toml"))
+    facts = read_declaration(Path("survey.toml"))
     check_schema(Path("survey.csv"), facts)
     columns = read_columns(Path("survey.csv"), facts)
     assert columns[name] == ["black", "brown", "red", label] * 2
@@ -229,7 +230,7 @@ def test_bytes_that_a_declared_encoding_does_not_have(facts, declare, encoding):
     declare(('counts = "n"', f'counts = "n"\nencoding = "{encoding}"'))
     records = "sex,hair,n\nfemale,blond Zaphod,70003".encode("utf-16-le" if encoding == "utf-16" else "ascii")
     Path("survey.csv").write_bytes(b"\xff\xfe"[: 2 * (encoding == "utf-16")] + records + b"\x81")
-    facts = declared(Path("survey.toml"))
+    facts = read_declaration(Path("survey.toml"))
     check_schema(Path("survey.csv"), facts)
     with pytest.raises(DataError, match=f"not written in {facts.encoding.upper()}") as raised:
         read_columns(Path("survey.csv"), facts)
@@ -241,7 +242,7 @@ def test_bytes_that_a_declared_encoding_does_not_have(facts, declare, encoding):
 def test_the_type_of_a_unit_in_a_parquet_file(facts, declare, frame, who):
     declare(('counts = "n"', ""), ("contribution = 1", 'contribution = 1\nunit = "who"'))
     frame.assign(who=who).to_parquet("survey.parquet")
-    facts = declared(Path("survey.toml"))
+    facts = read_declaration(Path("survey.toml"))
     if isinstance(who[0], float):
         with pytest.raises(ArgumentError, match="'who' to hold texts or integers"):
             check_schema(Path("survey.parquet"), facts)
@@ -271,7 +272,7 @@ def test_a_million_lines(facts, declare):
     Path("survey.csv").write_text("sex,hair\n" + "\n".join(lines), encoding="utf-8")
     table = np.zeros((2, 4), int)
     np.add.at(table, (sex, hair), 1)
-    assert counted("survey.csv", declared(Path("survey.toml"))) == [table.sum(axis=1).tolist(), table.tolist()]
+    assert counted("survey.csv", read_declaration(Path("survey.toml"))) == [table.sum(axis=1).tolist(), table.tolist()]
 
 
 @pytest.fixture

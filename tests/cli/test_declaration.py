@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.cli.declaration import declared
+from pymc_dirdp.cli.declaration import read_declaration
 
 
 def test_the_example_means_what_it_says(written, block):
     path = written(block("toml"))
-    found = declared(path)
+    found = read_declaration(path)
     assert found.guarantee == dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
     assert found.limit == dirdp.ApproxDP(epsilon=3.0, delta=1e-5)
     assert found.structure == {"sex": [], "hair": ["sex"]}
@@ -24,7 +24,7 @@ def test_the_example_means_what_it_says(written, block):
 
 
 def test_units_other_values_encodings_and_cross_tables(written):
-    found = declared(
+    found = read_declaration(
         written("""
         [guarantee]
         kind = "PureDP"
@@ -50,7 +50,7 @@ def test_units_other_values_encodings_and_cross_tables(written):
 
 
 def test_what_may_be_left_out(written, block):
-    found = declared(written(block("toml").partition("[options]")[0]))
+    found = read_declaration(written(block("toml").partition("[options]")[0]))
     assert (found.options, found.counts, found.records, found.ledger, found.limit) == ({}, None, None, None, None)
     assert found.columns == ["sex", "hair"]
     assert (found.unit, found.otherwise, found.crosses, found.encoding) == (None, {}, {}, "utf-8")
@@ -138,7 +138,7 @@ def test_what_no_declaration_says(written, changes, message, block):
         assert old in text
         text = text.replace(old, new)
     with pytest.raises(dirdp.errors.ArgumentError, match=message):
-        declared(written(text))
+        read_declaration(written(text))
 
 
 @pytest.mark.parametrize(
@@ -158,26 +158,26 @@ def test_what_no_declaration_says(written, changes, message, block):
 def test_what_is_no_toml(written, text):
     """The error repeats nothing of the file, because somebody may have passed the data in its place."""
     with pytest.raises(dirdp.errors.ArgumentError, match="is not valid TOML") as raised:
-        declared(written(text))
+        read_declaration(written(text))
     assert not {"592", "70003"} & set(str(raised.value).replace("_", " ").split())
 
 
 @pytest.mark.parametrize("text", ["guarantee = 1", "variables = []", "", "people = 'x'"])
 def test_sections_that_are_none(written, text):
     with pytest.raises(dirdp.errors.ArgumentError, match="section"):
-        declared(written(text))
+        read_declaration(written(text))
 
 
 def test_no_variable(written, block):
     text = block("toml").partition("[variables.sex]")[0] + "[variables]"
     with pytest.raises(dirdp.errors.ArgumentError, match="at least one variable"):
-        declared(written(text))
+        read_declaration(written(text))
 
 
 def test_a_declaration_that_is_not_there(tmp_path):
     for path in (tmp_path, tmp_path / "nothing.toml"):
         with pytest.raises(OSError, match=r"directory|denied"):
-            declared(Path(path))
+            read_declaration(Path(path))
 
 
 def test_a_variable_that_is_given_and_not_declared_is_named(survey, run):
