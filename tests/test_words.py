@@ -165,6 +165,7 @@ ROOMS_WITH_NOUNS = (
     "accounting",
     "auditing",
     "bandits",
+    "cli",
     "counting",
     "curator",
     "inference",
@@ -173,7 +174,9 @@ ROOMS_WITH_NOUNS = (
     "numerics",
     "papers",
     "planning",
+    "plots",
     "privacy",
+    "releases",
     "sampling",
     "texts",
 )

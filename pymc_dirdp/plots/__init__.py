@@ -1,4 +1,4 @@
-"""Pictures. Every function takes axes, or makes them, and returns them; colours survive a black-and-white print."""
+"""Pictures. Every function draws on your axes or creates them, and returns them. Pictures are readable in greyscale."""
 
 from pymc_dirdp.lazy import attach
 

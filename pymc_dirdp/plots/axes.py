@@ -1,4 +1,4 @@
-"""Axes to draw on, and the few habits that all pictures share."""
+"""Axes to draw on, and the style that all pictures share."""
 
 import itertools
 import textwrap
@@ -12,28 +12,28 @@ from pymc_dirdp.display import visible
 if TYPE_CHECKING:
     import matplotlib.axes
 
-# An alias is evaluated when it is asked for, so that Matplotlib is imported by those alone who draw.
+# An alias is evaluated on first use, so that Matplotlib is imported only to draw.
 type Axes = matplotlib.axes.Axes
 
-# No two are equally light, so that a grey print keeps them apart; each goes with its dashes and marker.
+# They differ in lightness, so that a grey print distinguishes them. Each has its own dashes and marker.
 COLOURS = ("#0b1f4d", "#a8321c", "#2a8c82", "#e0a526", "#8a8a8a")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v")
-# A page of the documentation is so wide, in inches: a wider picture has small letters on a telephone.
+# The width of a page of the documentation, in inches. A wider picture would have small letters on a phone.
 WIDTH = 5.5
 
 
 def axes_or_new(ax: Axes | None, *, height: float = 3.6, width: float = WIDTH) -> Axes:
-    """The axes given, or those of a new figure, which is the higher the larger the letters of the style are."""
+    """The axes, or those of a new figure, whose height increases with the font size of the style."""
     if ax is not None:
         return ax
     plt = pyplot()
-    new: Axes = plt.subplots(layout="constrained", figsize=(width, height * plt.rcParams["font.size"] / 10))[1]
-    return new
+    axes: Axes = plt.subplots(layout="constrained", figsize=(width, height * plt.rcParams["font.size"] / 10))[1]
+    return axes
 
 
 def pyplot() -> Any:
-    """The module that makes figures, or an ImportError with the line that installs it."""
+    """Matplotlib's module for figures, or an ImportError with the command that installs it."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -42,7 +42,7 @@ def pyplot() -> Any:
 
 
 def style_colours() -> tuple[Any, ...]:
-    """Five colours: those of the style that is set, such as one of ArviZ, or our own where none is."""
+    """Five colours, from the current style, such as one of ArviZ, or the default colours without a style."""
     import matplotlib as mpl
 
     cycle = mpl.rcParams["axes.prop_cycle"]
@@ -53,22 +53,22 @@ def style_colours() -> tuple[Any, ...]:
 
 
 def ink() -> Any:
-    """The colour of texts and axes, which is light where a style has a dark ground."""
+    """The colour of texts and axes, which is light in a style with a dark background."""
     return pyplot().rcParams["text.color"]
 
 
-def plain(text: object) -> str:
-    """A text that came from a user, such as a label: it is shown as it is, and a dollar begins no formula."""
+def escape(text: object) -> str:
+    """A text of a user, such as a label, with escaped dollar signs, which would begin a formula."""
     return visible(str(text)).replace("$", r"\$")
 
 
-def broken(text: object, width: int, *, most_lines: int = 2) -> str:
-    """A text of a user in lines of so many characters; what does not fit is cut off."""
-    return "\n".join(textwrap.wrap(plain(text), width, max_lines=most_lines, placeholder=" ..."))
+def wrap(text: object, width: int, *, most_lines: int = 2) -> str:
+    """A text of a user, wrapped to lines of a maximum width. Text that does not fit is cut off."""
+    return "\n".join(textwrap.wrap(escape(text), width, max_lines=most_lines, placeholder=" ..."))
 
 
 def tidy(ax: Axes, **texts: str) -> Axes:
-    """The axes without the upper and right side of their frame; titles and labels are broken where a line is full."""
+    """The axes without the upper and right side of their frame. Titles and labels are wrapped."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.set(**texts)
     for text in (ax.title, ax.xaxis.label, ax.yaxis.label):
@@ -76,37 +76,37 @@ def tidy(ax: Axes, **texts: str) -> Axes:
     return ax
 
 
-def labelled_rows(ax: Axes, names: Sequence[str], *, width: int = 24) -> None:
-    """One row for each name, the first at the top; a long name takes two lines."""
-    ax.set_yticks(range(len(names)), [broken(name, width) for name in names])
+def label_rows(ax: Axes, names: Sequence[str], *, width: int = 24) -> None:
+    """Label one row for each name, the first at the top. A long name takes two lines."""
+    ax.set_yticks(range(len(names)), [wrap(name, width) for name in names])
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
 
 
 def legend(ax: Axes, *, columns: int = 1, above: bool = False) -> Axes:
-    """The axes with a small legend where nothing is drawn, in fewer columns if it is wider than they are.
+    """The axes with a small legend in an empty place, in a single column if more columns do not fit.
 
-    The picture gets room for it above if there is no such place, or if it is asked for.
+    Without an empty place, or with `above`, the axes are extended at the top.
     """
     look: dict[str, Any] = {"frameon": False, "fontsize": "small"}
-    shown, figure = ax.legend(ncols=columns, **look), cast(Any, ax.get_figure(root=True))
+    entries, figure = ax.legend(ncols=columns, **look), cast(Any, ax.get_figure(root=True))
     figure.draw_without_rendering()
-    if columns > 1 and shown.get_window_extent().width > ax.get_window_extent().width:
-        shown = ax.legend(**look)
+    if columns > 1 and entries.get_window_extent().width > ax.get_window_extent().width:
+        entries = ax.legend(**look)
         figure.draw_without_rendering()
-    # Thick lines and markers reach beyond their points.
-    box = shown.get_window_extent().padded(5)
-    if above or is_covered(ax, box):
-        share = min(box.height / ax.get_window_extent().height, 0.8)
+    # Thick lines and markers extend beyond their points.
+    extent = entries.get_window_extent().padded(5)
+    if above or is_covered(ax, extent):
+        share = min(extent.height / ax.get_window_extent().height, 0.8)
         transform = ax.yaxis.get_transform()
         low, high = transform.transform(np.array(ax.get_ylim()))
         ax.set_ylim(top=float(transform.inverted().transform(np.array([low + (high - low) / (1 - share)]))[0]))
-        shown.set_loc("upper left")
+        entries.set_loc("upper left")
     return ax
 
 
 def is_covered(ax: Axes, box: Any) -> bool:
-    """Whether a box, in the units of the screen, covers a line, a band or an interval of the axes."""
+    """Whether a box, in units of the display, covers a line, a band or an interval of the axes."""
     paths: list[tuple[Any, Any]] = [(line.get_path(), line.get_transform()) for line in ax.lines]
     for collection in ax.collections:
         paths += [(path, collection.get_transform()) for path in collection.get_paths()]
@@ -118,7 +118,7 @@ def is_covered(ax: Axes, box: Any) -> bool:
 
 
 def log_axis(axis: Any, *, narrow: float = 120.0) -> None:
-    """Set a logarithmic axis, with ticks at 1, 2 and 5 where the numbers span less than `narrow`."""
+    """Make an axis logarithmic, with ticks at 1, 2 and 5 if its limits differ by less than a factor of `narrow`."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
@@ -130,8 +130,8 @@ def log_axis(axis: Any, *, narrow: float = 120.0) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
-def marked(ax: Axes) -> Axes:
-    """The axes with the word "confidential" across the picture, where cutting off an edge does not remove it."""
+def mark_confidential(ax: Axes) -> Axes:
+    """The axes with the word "confidential" across the picture, where cropping does not remove it."""
     ax.text(
         *(0.5, 0.5, "confidential"),
         transform=ax.transAxes,
@@ -142,7 +142,7 @@ def marked(ax: Axes) -> Axes:
         fontweight="bold",
         color=COLOURS[1],
         alpha=0.4,
-        # The word lies upon the picture: clouds and filled areas would hide what is below them.
+        # In front of filled areas, which would hide the word.
         zorder=10,
         in_layout=False,
     )

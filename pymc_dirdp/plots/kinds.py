@@ -1,4 +1,4 @@
-"""What each picture is drawn of, so that an error names the function that draws what it got."""
+"""The objects that each function draws, so that an error can name the right function."""
 
 from typing import Any, NoReturn
 
@@ -24,17 +24,17 @@ _TYPES = (
 
 
 def is_diagnosis(thing: object) -> bool:
-    """Whether something is a tree from :func:`pymc_dirdp.diagnose`."""
+    """Whether an object is a tree from :func:`pymc_dirdp.diagnose`."""
     return {"non_private", "private", "release"} <= set(getattr(thing, "children", ()))
 
 
 def is_release(thing: object) -> bool:
-    """Whether something is a tree with the text of a release."""
+    """Whether an object is a tree with the text of a release."""
     return TEXT_GROUP in getattr(thing, "children", ()) and not is_diagnosis(thing)
 
 
-def drawn_by(thing: object) -> str:
-    """The functions that draw something, in a sentence; empty where none does."""
+def plot_hint(thing: object) -> str:
+    """The functions that draw an object, in a sentence. Empty if there are none."""
     for kind, sentence in _TYPES:
         if isinstance(thing, kind):
             return sentence
@@ -47,22 +47,22 @@ def drawn_by(thing: object) -> str:
     return ""
 
 
-def refuse(expected: str, **named: Any) -> NoReturn:
-    """Refuse an argument that is given by its name, and say which function draws it.
+def refuse(expected: str, **argument: Any) -> NoReturn:
+    """Raise an error about an argument, with the function that draws it.
 
     Parameters
     ----------
     expected : str
-        What it should be, with its article.
-    **named : object
-        The argument.
+        The expected type in words, with an article.
+    **argument : object
+        The argument by its name.
     """
-    ((name, value),) = named.items()
+    ((name, value),) = argument.items()
     got = "a diagnosis" if is_diagnosis(value) else "a release" if is_release(value) else type_name(value)
-    raise ArgumentError(f"Expected {name} to be {expected}, got {got}. {drawn_by(value)}".rstrip())
+    raise ArgumentError(f"Expected {name} to be {expected}, got {got}. {plot_hint(value)}".rstrip())
 
 
 def refuse_unless_release(release: Any) -> None:
-    """Refuse what another function draws; whether a release is whole is checked when it is opened."""
-    if not is_release(release) and drawn_by(release):
+    """Refuse an object that another function draws. A release is validated later, when it is loaded."""
+    if not is_release(release) and plot_hint(release):
         refuse("a release from dirdp.sample or the path of one", release=release)

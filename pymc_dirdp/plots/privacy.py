@@ -1,4 +1,4 @@
-"""Pictures of what privacy costs: curves, comparisons and price lists."""
+"""Pictures of privacy curves, and of the errors of mechanisms."""
 
 import math
 from typing import Any
@@ -18,13 +18,13 @@ from pymc_dirdp.plots.axes import (
     Axes,
     axes_or_new,
     ink,
-    labelled_rows,
+    label_rows,
     legend,
     log_axis,
     style_colours,
     tidy,
 )
-from pymc_dirdp.plots.kinds import drawn_by, is_release, refuse
+from pymc_dirdp.plots.kinds import is_release, plot_hint, refuse
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.claims import Claiming
@@ -34,7 +34,7 @@ from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.wording import abbreviated
 from pymc_dirdp.signatures import user_facing
 
-# A picture of privacy curves: the exact one and the published one.
+# Exact and published privacy curves.
 
 
 _POINTS = 60
@@ -42,7 +42,7 @@ _POINTS = 60
 
 @user_facing
 def plot_privacy(source: Any, *, curve: CurveName = "delta", ax: Axes | None = None) -> Axes:
-    """The exact privacy curve, with the published bound where there is one.
+    """Plot the exact privacy curve, with the published bound if there is one.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def plot_privacy(source: Any, *, curve: CurveName = "delta", ax: Axes | None = N
         `"delta"`: delta against epsilon, with P2 Theorem 2 for a Dirichlet mechanism. `"renyi"`: the Rényi divergence
         against the order, with P1 Theorem 1.
     ax : matplotlib Axes or None
-        None makes a new figure.
+        None creates a new figure.
 
     Returns
     -------
@@ -74,13 +74,13 @@ def plot_privacy(source: Any, *, curve: CurveName = "delta", ax: Axes | None = N
 
 
 def _curves(source: Any) -> tuple[PrivacyCurves, str]:
-    """The privacy curves of anything that states a guarantee, and what it is in words."""
+    """The privacy curves of an object that states a guarantee, and a description."""
     if isinstance(source, PrivacyCurves):
         table = TableMechanism.of(source)
         if table is None:
             return source, type(source).__name__
         return source, ", ".join([*([table.formula.partition(",")[0]] if table.tempered else []), table.summary])
-    if not is_release(source) and not isinstance(source, Plan | Claiming) and drawn_by(source):
+    if not is_release(source) and not isinstance(source, Plan | Claiming) and plot_hint(source):
         refuse("a mechanism, a release, a plan or a bandit", source=source)
     content = content_of(source)
     if isinstance(content, Claiming):
@@ -95,8 +95,8 @@ def _deltas(mechanism: PrivacyCurves, dirichlet: TableMechanism | None, ax: Axes
     last = min(mechanism.epsilon(1e-10), 60.0)
     epsilons = np.linspace(0, last, _POINTS)
     deltas = np.asarray(mechanism.delta(epsilons))
-    shown, colours = deltas > 1e-12, style_colours()
-    ax.plot(epsilons[shown], deltas[shown], DASHES[0], color=colours[0], label="exact")
+    is_visible, colours = deltas > 1e-12, style_colours()
+    ax.plot(epsilons[is_visible], deltas[is_visible], DASHES[0], color=colours[0], label="exact")
     if dirichlet is not None and _one_record(dirichlet):
         grid = np.geomspace(1e-10, 0.5, 30).tolist()
         bound = [p2_theorem_2(delta=delta, **_parameters(dirichlet)).epsilon for delta in grid]
@@ -107,13 +107,13 @@ def _deltas(mechanism: PrivacyCurves, dirichlet: TableMechanism | None, ax: Axes
 
 def _divergences(mechanism: PrivacyCurves, dirichlet: TableMechanism | None, ax: Axes) -> None:
     orders, colours = np.geomspace(1.01, 256, _POINTS), style_colours()
-    # The orders go to the end of where the curve is finite.
+    # Only orders with a finite divergence are plotted.
     orders = np.geomspace(1.01, np.max(orders[np.isfinite(mechanism.renyi(orders))], initial=1.01), _POINTS)
     exact = np.asarray(mechanism.renyi(orders))
     if dirichlet is not None and _one_record(dirichlet):
-        known = [(order, _published(dirichlet, order)) for order in orders.tolist()]
-        known = [(order, value) for order, value in known if value < 30 * exact[-1]]
-        ax.plot(*zip(*known, strict=True), DASHES[1], color=colours[1], label="P1 Theorem 1")
+        points = [(order, _published(dirichlet, order)) for order in orders.tolist()]
+        points = [(order, value) for order, value in points if value < 30 * exact[-1]]
+        ax.plot(*zip(*points, strict=True), DASHES[1], color=colours[1], label="P1 Theorem 1")
     ax.plot(orders, exact, DASHES[0], color=colours[0], label="exact")
     log_axis(ax.xaxis)
     log_axis(ax.yaxis)
@@ -121,17 +121,17 @@ def _divergences(mechanism: PrivacyCurves, dirichlet: TableMechanism | None, ax:
 
 
 def _one_record(mechanism: TableMechanism) -> bool:
-    """Whether the published bounds, which are drawn for one record of a person, are about this mechanism."""
+    """Whether a person has one record, for which the published bounds are plotted."""
     return mechanism.contributed.total(mechanism.shape) == 1
 
 
 def _parameters(mechanism: TableMechanism) -> dict[str, float]:
-    """What the published bounds take."""
-    drawn, relation = mechanism.tempered, adjacency_by_name(mechanism.adjacency)
-    assert drawn is not None
+    """The arguments of the published bounds."""
+    tempered, relation = mechanism.tempered, adjacency_by_name(mechanism.adjacency)
+    assert tempered is not None
     return {
-        "r": drawn.r,
-        "alpha_min": float(drawn.alpha.min()) + drawn.r * (mechanism.min_count or 0.0),
+        "r": tempered.r,
+        "alpha_min": float(tempered.alpha.min()) + tempered.r * (mechanism.min_count or 0.0),
         "delta_2_squared": relation.delta_2_squared,
         "delta_inf": relation.delta_inf,
     }
@@ -144,21 +144,21 @@ def _published(mechanism: TableMechanism, order: float) -> float:
         return math.inf
 
 
-# The mechanisms that can satisfy one guarantee, from the most accurate to the least.
+# Mechanisms with the same guarantee.
 
 
 @user_facing
 def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax: Axes | None = None) -> Axes:
-    """A point for each mechanism on a logarithmic axis, the most accurate at the top.
+    """Plot the expected error of each mechanism on a logarithmic axis, the most accurate at the top.
 
     Parameters
     ----------
     comparison : Comparison
         From :func:`pymc_dirdp.compare`.
     column : {"kl_posterior", "kl_draw", "kl_estimate", "l_inf", "hellinger"}, default "kl_posterior"
-        What to show. Mechanisms for which it is infinite are named at the bottom.
+        The error. Mechanisms with an infinite error are named at the bottom.
     ax : matplotlib Axes or None
-        None makes a new figure.
+        None creates a new figure.
 
     Returns
     -------
@@ -187,7 +187,7 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
     values = [getattr(score, column) for score in scores]
     names, families, colours = [], [], style_colours()
     others = (MARKERS[-1], colours[-1])
-    # The marker and the colour of each family. The markers alone tell them apart in a grey print.
+    # The marker and the colour of each family. The markers distinguish them in a grey print.
     looks = dict(zip(("Dirichlet", "Gaussian", "Geometric"), zip(MARKERS, colours, strict=True), strict=False))
     for place, (score, value) in enumerate(zip(scores, values, strict=True)):
         family = score.mechanism.split(",")[0]
@@ -202,25 +202,25 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
     if reference > 0:
         look: dict[str, Any] = {"color": ink(), "alpha": 0.7, "linestyle": ":", "linewidth": 1}
         ax.vlines(reference, -0.6, len(names) - 0.4, label="posterior, not private", **look)
-    labelled_rows(ax, names, width=30)
+    label_rows(ax, names, width=30)
     log_axis(ax.xaxis)
     tidy(ax, xlabel=labels[column], title=f"{abbreviated(comparison.guarantee)}, {comparison.adjacency}")
     return legend(ax, columns=2, above=True)
 
 
-# What accuracy costs in privacy.
+# The tradeoff of privacy and accuracy.
 
 
 @user_facing
 def plot_frontier(frontier: Frontier, *, ax: Axes | None = None) -> Axes:
-    """Expected error against the privacy loss allowed, a line for each mechanism, both axes logarithmic.
+    """Plot the expected error of each mechanism against the privacy budget, on logarithmic axes.
 
     Parameters
     ----------
     frontier : Frontier
         From :func:`pymc_dirdp.privacy_utility`, with guarantees of one kind.
     ax : matplotlib Axes or None
-        None makes a new figure.
+        None creates a new figure.
 
     Returns
     -------
@@ -240,7 +240,7 @@ def plot_frontier(frontier: Frontier, *, ax: Axes | None = None) -> Axes:
     for place, (mechanism, errors) in enumerate(frontier.expected_kl.items()):
         points = [(x, y) for x, y in zip(frontier.amounts, errors, strict=True) if math.isfinite(y) and y > 0]
         style = place % len(MARKERS)
-        # The choice of the best lies upon other lines: draw it broad and pale below them.
+        # The line of "auto" coincides with others, so it is broad and pale, and below them.
         look: dict[str, Any] = {"color": colours[style], "linestyle": DASHES[style], "marker": MARKERS[style]}
         look["markersize"] = 4
         if mechanism == "auto":
@@ -249,7 +249,7 @@ def plot_frontier(frontier: Frontier, *, ax: Axes | None = None) -> Axes:
         ax.plot([x for x, _ in points], [y for _, y in points], label=label, **look)
     first = frontier.guarantees[0]
     fixed = "".join(
-        f" at {name} = {range_text([one.fixed[name] for one in frontier.guarantees])}" for name in first.fixed
+        f" at {name} = {range_text([item.fixed[name] for item in frontier.guarantees])}" for name in first.fixed
     )
     log_axis(ax.xaxis)
     log_axis(ax.yaxis)

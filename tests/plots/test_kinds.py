@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.plots.axes import is_covered
-from pymc_dirdp.plots.kinds import drawn_by
+from pymc_dirdp.plots.kinds import plot_hint
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 VERBS = {name: getattr(dirdp.plots, name) for name in dirdp.plots.__all__}
@@ -123,7 +123,7 @@ def test_the_lists_are_complete(things):
 @pytest.mark.parametrize("thing", THINGS)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_picture_or_the_name_of_the_right_function(verb, thing, things):
-    value, needed = things[thing], set(re.findall(r"plot_\w+", drawn_by(things[thing])))
+    value, needed = things[thing], set(re.findall(r"plot_\w+", plot_hint(things[thing])))
     if thing in DRAWN[verb]:
         for ax in np.ravel(VERBS[verb](value)):
             assert_readable(ax)
