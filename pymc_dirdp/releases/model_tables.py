@@ -51,7 +51,7 @@ from pymc_dirdp.models.without_data import (
     refuse_unnamed_data,
 )
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.plan import conjugate_plan
+from pymc_dirdp.releases.plan import new_plan
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable, records_name
 
 
@@ -367,7 +367,7 @@ def plan_tables(guarantee: Guarantee, parsed: ParsedModel) -> Plan:
     noises = [kind for kind in NOISES if small or kind != "joint"]
     for kind in noises if options.mechanism == "auto" else (options.mechanism,):
         try:
-            plan = conjugate_plan(guarantee, tables, mechanism=kind, **arguments)
+            plan = new_plan(guarantee, tables, mechanism=kind, **arguments)
         except (UnattainableError, ArgumentError) as error:
             problem = problem or error
             continue

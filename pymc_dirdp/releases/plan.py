@@ -174,7 +174,7 @@ class Options(MechanismOptions):
         )
 
 
-def predicts(planning: Planning) -> bool:
+def predicts(planning: dict[str, Any]) -> bool:
     """Whether mechanisms are compared by predictions. A Dirichlet draw then minimizes its error as an estimate."""
     if not isinstance(planning.get("objective"), str) or planning["objective"] != "prediction":
         return False
@@ -293,10 +293,10 @@ def plan(
         from pymc_dirdp.releases.pairs_drawn import plan_of_pairs  # It imports this module.
 
         return plan_of_pairs(guarantee, root_model(model), progressbar=progressbar, **planning)
-    new_plan = conjugate_plan(guarantee, model, progressbar=progressbar, **planning)
-    warn_if_few(new_plan)
-    refuse_unstated_unit(new_plan, root_model(model))
-    return new_plan
+    result = new_plan(guarantee, model, progressbar=progressbar, **planning)
+    warn_if_few(result)
+    refuse_unstated_unit(result, root_model(model))
+    return result
 
 
 def refuse_unstated_unit(plan: Plan, model: pm.Model) -> None:
@@ -309,9 +309,7 @@ def refuse_unstated_unit(plan: Plan, model: pm.Model) -> None:
         refuse_lost_unit({likelihood.name for part in plan.parts for likelihood in part.table.likelihoods}, model)
 
 
-def conjugate_plan(
-    guarantee: Guarantee, model: pm.Model | None = None, *, progressbar: bool = True, **planning: Any
-) -> Plan:
+def new_plan(guarantee: Guarantee, model: pm.Model | None = None, *, progressbar: bool = True, **planning: Any) -> Plan:
     """The plan of a model with Dirichlet or Beta priors, before its observations are read."""
     # The model is checked first, so that swapped arguments are recognized.
     model = root_model(model)
@@ -320,8 +318,7 @@ def conjugate_plan(
     if "objective" not in planning and (objective := purpose.objective) is not None:
         # With a single mechanism there are no predictions to compare.
         planning["objective"] = objective if planning.get("mechanism") == "auto" else "estimate"
-    mutable: Any = planning
-    by_prediction = predicts(mutable)
+    by_prediction = predicts(planning)
     options = Options(**planning)
     refuse_unpaid_structure(purpose.structure, options.choices)
     parsed = tables_and_people(model, options.unit_options, all_public=options.public is True)
@@ -496,15 +493,15 @@ def plan_for(guarantee: Guarantee | Plan, model: pm.Model, *, progressbar: bool 
         If it is the plan of another model.
     """
     if not isinstance(guarantee, Plan):
-        new_plan = conjugate_plan(guarantee, model, progressbar=progressbar, **planning)
-        warn_if_few(new_plan)
-        return new_plan
+        result = new_plan(guarantee, model, progressbar=progressbar, **planning)
+        warn_if_few(result)
+        return result
     refuse_second_planning(guarantee, planning)  # type: ignore[arg-type]  # A plan allows for none.
     # Copies have no cached results, which somebody could have replaced.
     parts = tuple(replace(part, mechanism=copy(part.mechanism)) for part in guarantee.parts)
-    new_plan = replace(guarantee, parts=parts, library_version=library_version())
-    check_names(tables_as_planned(new_plan, model))
-    return new_plan
+    result = replace(guarantee, parts=parts, library_version=library_version())
+    check_names(tables_as_planned(result, model))
+    return result
 
 
 def tables_as_planned(plan: Plan, model: pm.Model) -> tuple[Table, ...]:

@@ -377,7 +377,7 @@ def test_categories_of_the_data_are_warned_of():
 
 def test_other_ways_to_go_on_are_refused_with_a_way_out(structure):
     model = dirdp.bayesian_network(RECORDS, structure, categories=CATEGORIES)
-    with pytest.raises(ArgumentError, match="Expected after to be what choose_structure"):
+    with pytest.raises(ArgumentError, match="Expected after to be a result of choose_structure"):
         dirdp.plan(TARGET, model, after=dict(structure), **MARGINALS)
     with pytest.raises(UnattainableError, match="before does not satisfy"):
         dirdp.plan(dirdp.ApproxDP(epsilon=0.1, delta=1e-5), model, after=structure, **MARGINALS)

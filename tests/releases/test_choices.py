@@ -309,7 +309,7 @@ def test_a_dear_choice_is_not_covered_by_a_cheap_one_with_the_same_edges():
 
 def test_wrong_things_are_refused(bins, model):
     for wrong in (bins.labels, dict(bins.facts), "bins", [bins, None], 1.0, TARGET):
-        with pytest.raises(ArgumentError, match="Expected after to be what choose_structure or choose_bins"):
+        with pytest.raises(ArgumentError, match="Expected after to be a result of choose_structure or choose_bins"):
             dirdp.plan(TARGET, model, after=wrong)
     with pytest.raises(UnattainableError, match=r"before does not satisfy .*the bins 0\.2"):
         dirdp.plan(dirdp.ApproxDP(epsilon=0.01, delta=1e-9), model, after=bins)
