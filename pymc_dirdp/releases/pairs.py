@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self, final, override
+from typing import Any, ClassVar, Self, final, override
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.display import Facts, Line, visible
-from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
+from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.mixture import Mixture, NoisyPairs, fit_mixture
 from pymc_dirdp.inference.mixture_intervals import FitErrors
 from pymc_dirdp.mechanisms.pairs import PairsMechanism
@@ -31,15 +31,13 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.odds import Odds, delta_of
 from pymc_dirdp.privacy.people import NOT_PROTECTED, TO_CHECK, Contribution, bounded_by, protected_by, secret_of, who
 from pymc_dirdp.progress import QUIET, Bar
-from pymc_dirdp.releases.choices import PrivateChoice, with_choices
+from pymc_dirdp.releases.choices import PrivateChoice
 from pymc_dirdp.releases.claims import Claim
+from pymc_dirdp.releases.plan_types import PublicPlan
 from pymc_dirdp.releases.wording import NOTHING_ELSE
 from pymc_dirdp.sampling.bits import SOURCES
-from pymc_dirdp.texts.codec import Layout, RebuiltOnCopy, WithLayout
+from pymc_dirdp.texts.codec import Layout, RebuiltOnCopy
 from pymc_dirdp.texts.grammar import Text, checked_version, error_location, library_version
-
-if TYPE_CHECKING:
-    from pymc_dirdp.releases.report import Report
 
 _PEOPLE = ("unit", "contribution", "public", "disjoint", "counted", "adjacency")
 _TABLE = "records"
@@ -48,7 +46,7 @@ _TABLE = "records"
 
 @final
 @dataclass(frozen=True, repr=False)
-class PairsPlan(RebuiltOnCopy, WithLayout, Text):
+class PairsPlan(PublicPlan):
     """The plan of a release of a wide table, which is made before any record is counted. It is public.
 
     Attributes
@@ -84,13 +82,11 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
     after: tuple[PrivateChoice, ...] = ()
 
     kind: ClassVar[str] = "plan of pairs"
-    created_by: ClassVar[str] = "plan"
     layout: ClassVar[Layout] = {
         **{name: name for name in ("statement", "protected", "library_version", "guarantee", "n_records")},
         "people": {name: f"unit_options.{name}" for name in _PEOPLE},
         **{name: name for name in ("columns", "mechanism", "after")},
     }
-    omitted_if_empty: ClassVar[frozenset[str]] = frozenset({"after"})
 
     def __post_init__(self) -> None:
         checked_version(self.library_version)
@@ -115,65 +111,22 @@ class PairsPlan(RebuiltOnCopy, WithLayout, Text):
         return PrivacyUnit(self.unit_options, ((_TABLE, (1,)),), ((_TABLE, adds),), ((_TABLE,),), None, False)
 
     @property
-    def statement(self) -> str:
-        """The guarantee in words."""
-        return str(self.guarantee)
-
-    @property
-    def protected(self) -> str:
-        """Who is protected, and what two neighbouring data sets are, in sentences."""
-        return self.privacy_unit.protected
-
-    @property
-    def adjacency(self) -> str:
-        """The relation between neighbouring data sets."""
-        return self.unit_options.adjacency
-
-    @property
     def contribution(self) -> int:
         """The maximum number of records of a unit."""
         return self.unit_options.contribution or 1
-
-    @property
-    def unit_label(self) -> str:
-        """The name of the unit of privacy."""
-        return self.privacy_unit.label
 
     @property
     def tables_alone(self) -> PrivacyCurves:
         """The privacy curves of all noisy counts, without earlier choices."""
         return self.mechanism
 
-    @cached_property
-    def composition(self) -> PrivacyCurves:
-        """The privacy curves of all noisy counts and earlier choices."""
-        return with_choices(self.after, self.mechanism)
-
     @property
     def labels(self) -> dict[str, list[Any]]:
         """The categories of each column."""
         return {name: list(labels) for name, labels in self.columns}
 
-    @override
-    def check_guarantee(self) -> None:
-        for choice in self.after:
-            choice.check_guarantee()
-        if not self.composition.satisfies(self.guarantee):
-            raise UnattainableError(f"The plan does not satisfy {self.guarantee}, which it states. Call plan() again.")
-
     def __repr__(self) -> str:
         return f"PairsPlan({self.guarantee}, {len(self.columns)} columns)"
-
-    def __str__(self) -> str:
-        return str(self._report())
-
-    def _repr_html_(self) -> str:
-        return self._report()._repr_html_()
-
-    def _report(self) -> "Report":
-        from pymc_dirdp.releases.report import report  # It imports this module.
-
-        return report(self)
 
     def _claim(self) -> Claim:
         people = f"who is protected: {self.protected}".removesuffix(".")

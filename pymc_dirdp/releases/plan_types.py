@@ -1,6 +1,7 @@
 """A plan: the public facts about a release that will be drawn. It is written as a text, and validated when read."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -102,8 +103,73 @@ class PlannedTable(WithLayout):
         return cls(mechanism=mechanism, **fields)
 
 
+class PublicPlan(RebuiltOnCopy, WithLayout, Text):
+    """The common part of plans of tables and of pairs of columns: the guarantee, the unit of privacy and the report."""
+
+    guarantee: Guarantee
+    unit_options: UnitOptions
+    library_version: str
+    after: tuple[PrivateChoice, ...]
+
+    created_by: ClassVar[str] = "plan"
+    omitted_if_empty: ClassVar[frozenset[str]] = frozenset({"after"})
+
+    @property
+    @abstractmethod
+    def privacy_unit(self) -> PrivacyUnit:
+        """The unit of privacy: what one person can change, in numbers and sentences."""
+
+    @property
+    @abstractmethod
+    def tables_alone(self) -> PrivacyCurves:
+        """The privacy curves of the release, without earlier choices."""
+
+    @property
+    def composition(self) -> PrivacyCurves:
+        """The privacy curves of the release and of earlier choices."""
+        return with_choices(self.after, self.tables_alone)
+
+    @property
+    def statement(self) -> str:
+        """The guarantee in words."""
+        return str(self.guarantee)
+
+    @property
+    def protected(self) -> str:
+        """Who is protected, and what two neighbouring data sets are, in sentences."""
+        return self.privacy_unit.protected
+
+    @property
+    def adjacency(self) -> str:
+        """The relation between neighbouring data sets."""
+        return self.unit_options.adjacency
+
+    @property
+    def unit_label(self) -> str:
+        """The name of the unit of privacy: "record", "person", "hospital, person", "at most 3 records"."""
+        return self.privacy_unit.label
+
+    @override
+    def check_guarantee(self) -> None:
+        for choice in self.after:
+            choice.check_guarantee()
+        if not self.composition.satisfies(self.guarantee):
+            raise UnattainableError(f"The plan does not satisfy {self.guarantee}, which it states. Call plan() again.")
+
+    def __str__(self) -> str:
+        return str(self._report())
+
+    def _repr_html_(self) -> str:
+        return self._report()._repr_html_()
+
+    def _report(self) -> "Report":
+        from pymc_dirdp.releases.report import report  # It imports this module.
+
+        return report(self)
+
+
 @dataclass(frozen=True, repr=False)
-class Plan(RebuiltOnCopy, WithLayout, Text):
+class Plan(PublicPlan):
     """The plan of a release, which is made before any data are counted. It is public: safe to print and to save.
 
     Attributes
@@ -176,7 +242,6 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
     after: tuple[PrivateChoice, ...] = ()
 
     kind: ClassVar[str] = "plan"
-    created_by: ClassVar[str] = "plan"
     # The sentences at the top follow from the numbers.
     layout: ClassVar[Layout] = {
         **{name: name for name in ("statement", "protected", "assumptions", "library_version", "guarantee")},
@@ -192,7 +257,6 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         "tables": "parts",
         "after": "after",
     }
-    omitted_if_empty: ClassVar[frozenset[str]] = frozenset({"after"})
 
     def __post_init__(self) -> None:
         one_of(STRATEGIES, strategy=self.strategy)
@@ -279,17 +343,7 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         rest = [f"{len(self.parts) - len(shown)} more tables"] if is_long else []
         return f"Plan({', '.join([str(self.guarantee), *shown, *rest])})"
 
-    def __str__(self) -> str:
-        return str(self._report())
-
-    def _repr_html_(self) -> str:
-        return self._report()._repr_html_()
-
-    def _report(self) -> "Report":
-        from pymc_dirdp.releases.report import report  # It imports this module.
-
-        return report(self)
-
+    @override
     @cached_property
     def privacy_unit(self) -> PrivacyUnit:
         """The unit of privacy: what one person can change, in numbers and sentences."""
@@ -297,30 +351,10 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
         adds = tuple((part.table.name, part.mechanism.contributed.fitted(part.table.shape)) for part in self.parts)
         return PrivacyUnit(self.unit_options, shapes, adds, self.groups, self.n_units, self.others)
 
-    @property
-    def statement(self) -> str:
-        """The guarantee in words."""
-        return str(self.guarantee)
-
-    @property
-    def adjacency(self) -> str:
-        """The relation between neighbouring data sets."""
-        return self.unit_options.adjacency
-
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
         """The further assumptions of the guarantee, in sentences."""
         return assumed(self.privacy_unit, [part.table for part in self.parts])
-
-    @property
-    def unit_label(self) -> str:
-        """The name of the unit of privacy: "record", "person", "hospital, person", "at most 3 records"."""
-        return self.privacy_unit.label
-
-    @property
-    def protected(self) -> str:
-        """Who is protected, and what two neighbouring data sets are, in sentences."""
-        return self.privacy_unit.protected
 
     @property
     def contribution(self) -> int:
@@ -335,13 +369,6 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
             and str((part.table.dims or ("",))[-1]).startswith(f"{part.table.name}_")
             for part in self.parts
         )
-
-    @override
-    def check_guarantee(self) -> None:
-        for choice in self.after:
-            choice.check_guarantee()
-        if not self.composition.satisfies(self.guarantee):
-            raise UnattainableError(f"The plan does not satisfy {self.guarantee}, which it states. Call plan() again.")
 
     def publishing(self, kind: type[Output]) -> tuple[PlannedTable, ...]:
         """The tables whose mechanisms publish outputs of a kind."""
@@ -359,11 +386,6 @@ class Plan(RebuiltOnCopy, WithLayout, Text):
                 groups.append(members)
             sharing = {name: part for name, part in sharing.items() if name not in group}
         return tuple(groups)
-
-    @property
-    def composition(self) -> PrivacyCurves:
-        """The privacy curves of the whole release and of earlier choices."""
-        return with_choices(self.after, self.tables_alone)
 
     @property
     def tables_alone(self) -> PrivacyCurves:

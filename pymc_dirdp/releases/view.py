@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
-from typing import Any, Final, Protocol, override
+from typing import Any, Final, override
 
 import numpy as np
 import xarray as xr
@@ -18,13 +18,12 @@ from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import DirdpError, UnsupportedModelError
 from pymc_dirdp.mechanisms.outputs import Marginals
-from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.axes import PUBLIC_TOTALS, cell_dims, cell_labels, share_dims, share_labels
 from pymc_dirdp.releases.deferred import Deferred
 from pymc_dirdp.releases.expected_errors import ExpectedErrors
 from pymc_dirdp.releases.opened import TEXT_GROUP, LoadedRelease, ReleasedTable, from_text
-from pymc_dirdp.releases.plan_types import Plan, PlannedTable
+from pymc_dirdp.releases.plan_types import Plan, PlannedTable, PublicPlan
 from pymc_dirdp.releases.wording import ESTIMATE, NO_NUMBER, records_word
 
 
@@ -51,26 +50,6 @@ class ReleaseTree(xr.DataTree):
         except DirdpError:
             return groups  # It was edited, and is not a valid release.
         return f"{page}<details><summary>Groups of this xarray.DataTree</summary>{groups}</details>"
-
-
-class PublicPlan(Protocol):
-    """A plan, of tables or of pairs."""
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The stated guarantee."""
-
-    @property
-    def adjacency(self) -> str:
-        """The relation between neighbouring data sets."""
-
-    @property
-    def library_version(self) -> str:
-        """The version of the library that created it."""
-
-    @property
-    def digest(self) -> str:
-        """A fingerprint of its text."""
 
 
 LEFT_OUT = "left_out"
