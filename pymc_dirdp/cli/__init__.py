@@ -1,1 +1,1 @@
-"""What can be done from a command line, for those who write no Python. Nothing heavy is imported at first."""
+"""The command line, for releases without Python code. No slow module is imported at first."""

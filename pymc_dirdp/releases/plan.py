@@ -232,8 +232,8 @@ def plan(
 ) -> "Plan | ModelPlan | PairsPlan":
     """Calibrate the mechanisms of a release before any observation is counted.
 
-    No number of a plan depends on the observations. They are compared with each other and with numbers of trials, to
-    refuse a model that would publish them or that leaves open whose records it holds.
+    No number of a plan depends on the observations. They are only compared with each other and with numbers of trials,
+    to refuse a model that would publish them, or whose unit of privacy is ambiguous.
 
     Parameters
     ----------
@@ -247,10 +247,10 @@ def plan(
     adjacency, mechanism, n_records, unit, contribution, public
         As for :func:`sample`.
     objective : {"posterior", "estimate", "prediction"}, default "posterior"
-        What a Dirichlet draw is close to: your posterior, or the frequencies. ``"prediction"`` is for networks with
-        ``mechanism="auto"``. Networks have ``"prediction"`` there and ``"estimate"`` elsewhere by default.
+        The target of a Dirichlet draw: your posterior, or the frequencies. ``"prediction"`` is for networks with
+        ``mechanism="auto"``. It is the default for these, and ``"estimate"`` for networks with other mechanisms.
     released_draws : int, default 1
-        How many posterior draws the release holds. Dirichlet draws share the guarantee; draws given noise are free.
+        The number of posterior draws in the release. Dirichlet draws share the guarantee; draws given noise are free.
     min_count : float, default 0.0
         A public lower bound on every cell of every possible data set. A wrong bound voids the guarantee.
     sampler : {"exact", "fast"}, default "exact"
@@ -497,7 +497,7 @@ def plan_for(guarantee: Guarantee | Plan, model: pm.Model, *, progressbar: bool 
         warn_if_few(result)
         return result
     refuse_second_planning(guarantee, planning)  # type: ignore[arg-type]  # A plan allows for none.
-    # Copies have no cached results, which somebody could have replaced.
+    # Copies have no cached results.
     parts = tuple(replace(part, mechanism=copy(part.mechanism)) for part in guarantee.parts)
     result = replace(guarantee, parts=parts, library_version=library_version())
     check_names(tables_as_planned(result, model))

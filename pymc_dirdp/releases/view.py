@@ -17,7 +17,6 @@ from xarray.core.indexing import LazilyIndexedArray, MemoryCachedArray
 from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import DirdpError, UnsupportedModelError
-from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.axes import PUBLIC_TOTALS, cell_dims, cell_labels, share_dims, share_labels
 from pymc_dirdp.releases.deferred import Deferred
@@ -66,13 +65,15 @@ def view(stored: LoadedRelease) -> xr.DataTree:
     """A new tree of a release, with its text in the group `release`."""
     release = stored.release
     assert release is not None
-    marks = _marks(stored)
+    marks = release_marks(stored.plan, release.entry, reproducible=stored.reproducible)
+    if stored.is_estimate:
+        marks["estimate"] = ESTIMATE
     tree = tree_of(
         {
-            "/posterior": posterior_group(_draws(stored), stored.plan, marks),
+            "/posterior": posterior_group(_draws(stored, release.text), stored.plan, marks),
             **{f"/mechanism/{name}": _mechanism(table) for name, table in stored.tables.items()},
             "/privacy": privacy_group(stored.plan, stored.curves.pure_epsilon),
-            "/utility": _utility(stored),
+            "/utility": _utility(stored, release.text),
             f"/{TEXT_GROUP}": text_group(release.text),
         },
         ReleaseTree,
@@ -87,33 +88,23 @@ def text_group(text: str) -> xr.Dataset:
     return xr.Dataset({"text": xr.Variable((), np.array(text, dtype=object), fastpath=True)})
 
 
-def _draws(stored: LoadedRelease) -> dict[str, xr.Variable]:
+def _draws(stored: LoadedRelease, text: str) -> dict[str, xr.Variable]:
     """The draws of each table, with the dims of the variable. Draws given noisy counts are computed on first use."""
     variables = {}
     for name, table in stored.tables.items():
         dims = ["chain", "draw", *share_dims(table.part.table)]
         shape = (1, stored.plan.released_draws, *table.part.table.released_shape)
         if table.output.shares is None:
-            variables[name] = _deferred(stored, dims, shape, _draws_of(name))
+            variables[name] = deferred(text, dims, shape, _draws_of(name))
         else:
             variables[name] = xr.Variable(dims, np.array(table.draws).reshape(shape))
     return variables
 
 
-def _deferred(
-    stored: LoadedRelease, dims: list[str], shape: tuple[int, ...], compute: Callable[[LoadedRelease], Array]
-) -> xr.Variable:
-    """A variable of a release that is computed on first use.
-
-    It is computed from the text in the tree, so trees use little more memory than their texts.
-    """
-    return deferred("" if stored.release is None else stored.release.text, dims, shape, compute)
-
-
 def deferred(
     text: str, dims: list[str], shape: tuple[int, ...], compute: Callable[[Any], Array], *, printed: bool = True
 ) -> xr.Variable:
-    """A variable of the release with this text that is computed on first use.
+    """A variable of the release with this text, which is computed on first use. Trees store little but their texts.
 
     Parameters
     ----------
@@ -131,13 +122,6 @@ def deferred(
 
 def _draws_of(name: str) -> Callable[[LoadedRelease], Array]:
     return lambda stored: stored.draws[name]
-
-
-def _marks(stored: LoadedRelease) -> dict[str, Any]:
-    """The attributes of the tree and its draws."""
-    entry = None if stored.release is None else stored.release.entry
-    estimate = {"estimate": ESTIMATE} if stored.plan.publishing(Marginals) else {}
-    return release_marks(stored.plan, entry, reproducible=stored.reproducible) | estimate
 
 
 def release_marks(plan: PublicPlan, entry: Receipt | None, *, reproducible: bool) -> dict[str, Any]:
@@ -265,12 +249,12 @@ def privacy_group(plan: Plan, pure_epsilon: float) -> xr.Dataset:
     )
 
 
-def _utility(stored: LoadedRelease) -> xr.Dataset:
+def _utility(stored: LoadedRelease, text: str) -> xr.Dataset:
     """The expected errors of each table; NaN if they are unknown."""
     names = list(stored.tables)
     dataset = xr.Dataset(
         {
-            number.name: _deferred(stored, ["table"], (len(names),), _error_of(number.name))
+            number.name: deferred(text, ["table"], (len(names),), _error_of(number.name))
             for number in fields(ExpectedErrors)
         },
         {"table": names},

@@ -168,10 +168,7 @@ NEXT = {
     "plan": ("dirdp.sample(plan) draws the release; full=True says more", "dirdp release draws it; --full says more"),
     "false": ("do not publish; print(dirdp.verify(release)) says why", "do not publish; dirdp verify says why"),
     "model": ("dirdp.private_model(path, model): your model on noisy counts", "dirdp.private_model in Python"),
-    "estimate": (
-        "release['posterior'] holds one; dirdp.estimate(release): intervals",
-        "dirdp analyse: estimates with credible intervals",
-    ),
+    "estimate": ("dirdp.estimate(release): credible intervals", "dirdp analyse: estimates with credible intervals"),
     "inference": (
         "dirdp.analyse(release): posterior draws, credible intervals",
         "dirdp analyse: estimates with credible intervals",

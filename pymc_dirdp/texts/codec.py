@@ -46,7 +46,7 @@ class WithLayout:
 class RebuiltOnCopy:
     """A frozen dataclass that is rebuilt from its fields when it is copied or unpickled.
 
-    So the copy is validated, and has no cached results, which could be those of another value.
+    The copy is therefore validated, and has no cached results of another value.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -253,7 +253,7 @@ def _parse_tuple(kinds: tuple[Any, ...], facts: list[Any]) -> tuple[Any, ...]:
     if others != [...]:
         return tuple(_parse(kind, fact) for kind, fact in zip(kinds, facts, strict=True))
     builtin: set[Any] = {str, int, float, bool}
-    # A text may hold a million of them.
+    # A text may contain a million of them.
     if set(map(type, facts)) <= (builtin if item is Any else builtin & {item}):
         return tuple(facts)
     return tuple(_parse(item, fact) for fact in facts)

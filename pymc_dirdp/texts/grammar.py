@@ -1,10 +1,9 @@
 """The format of all texts: JSON in one canonical order, with a version and a digest.
 
-A plan, a release, a private choice and a bandit's transcript are each a :class:`Text`: it is serialized and parsed
-by :mod:`pymc_dirdp.texts.codec`. :func:`parse` reads any of them and trusts nothing. The grammar
-is closed: the parsed text is written again, and has to be the same text, byte for byte. So a text
-cannot contain anything that the library does not know, and parsing allocates no more than the size
-of the text implies.
+A plan, a release, a private choice and a bandit's transcript are each a :class:`Text`. It is serialized and parsed by
+:mod:`pymc_dirdp.texts.codec`. :func:`parse` reads any of them and trusts nothing. The parsed text is written again, and
+must be the same, byte for byte. A text therefore cannot contain anything that the library does not know, and parsing
+allocates no more memory than the size of the text implies.
 """
 
 import abc
@@ -124,9 +123,9 @@ def parse(source: bytes, *kinds: type[Text], max_nodes: float = math.inf, max_pr
 
     Parameters
     ----------
-    content : bytes
+    source : bytes
     *kinds : type
-        What is expected; by default any text of this library.
+        The expected kinds; by default any text of this library.
     max_nodes : float, optional
         The maximum number of values, lists and objects in the text. They are counted before any of them is built,
         because an empty list takes twenty times as much memory as its text.

@@ -351,7 +351,7 @@ def test_a_schema_does_not_depend_on_records(facts, frame):
 def test_what_is_no_parquet_file(facts):
     for damaged in (b"", b"PAR1", b"PAR1" + b"\0" * 50 + b"PAR1", b"sex,hair,n\n"):
         Path("survey.parquet").write_bytes(damaged)
-        with pytest.raises(DataError, match="no Parquet file"):
+        with pytest.raises(DataError, match="not a Parquet file"):
             read_columns(Path("survey.parquet"), facts)
 
 
