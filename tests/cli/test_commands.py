@@ -860,7 +860,7 @@ def test_what_is_typed_wrongly_leaves_no_file(extra, said, alone, run):
 @pytest.mark.parametrize("typed", [";", r"\t"])
 def test_a_delimiter_is_typed(typed, alone, run):
     assert run("init", "s.toml", "--contribution", "1", "--variable", "a=b,c", "--delimiter", typed)[0] == 0
-    assert declared(Path("s.toml")).delimiter == typed.replace(r"\t", "\t")
+    assert read_declaration(Path("s.toml")).delimiter == typed.replace(r"\t", "\t")
 
 
 @pytest.mark.parametrize("command", ["check", "plan"])
