@@ -68,7 +68,7 @@ def test_an_estimate_from_marginals_has_no_draw_to_show():
     model = dirdp.bayesian_network(data, {"a": [], "b": ["a"]}, categories={"a": ["x", "y"], "b": ["p", "q"]})
     measured = dirdp.sample(TARGET, model, mechanism="marginals")
     for name in (None, "p_b"):
-        with pytest.raises(ArgumentError, match=r"one estimate of 'p_.*report.*dirdp\.estimate"):
+        with pytest.raises(ArgumentError, match=r"an estimate of 'p_.*report.*dirdp\.estimate"):
             dirdp.plots.plot_draw(measured, var_name=name)
 
 
