@@ -74,21 +74,23 @@ def compared() -> str:
 
 
 def picture() -> plt.Figure:
-    """Log-likelihood of a held-out record at each epsilon."""
+    """Negative log-likelihood of a held-out record at each epsilon."""
     found = cells()
     figure, panels = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
     for axes, (data, title) in zip(panels, NAMES.items(), strict=True):
         for method, style in STYLES.items():
             points = [
-                (float(epsilon), np.mean([one[0] for one in methods[method].values()]))
+                (float(epsilon), -np.mean([one[0] for one in methods[method].values()]))
                 for (name, epsilon), methods in found.items()
                 if name == data and methods[method]
             ]
             if points:
                 axes.plot(*zip(*sorted(points), strict=True), label=method, markersize=5, **style)
-        axes.set(title=title, xscale="log", xlabel="epsilon (delta 1e-5)", ylabel="log-likelihood (nats a record)")
-        low, high = (-30, -15) if data == "german_credit" else (-13, -7.8)
-        axes.set_ylim(low, high)
+        axes.set(title=title, xscale="log", yscale="log", xlabel="epsilon (delta 1e-5)")
+        ticks = [8, 9, 10, 12] if data == "adult" else [15, 20, 30, 50, 100]
+        axes.set_yticks(ticks, labels=[str(tick) for tick in ticks])
+        axes.set_yticks([], minor=True)
+    panels[0].set_ylabel("minus log-likelihood, nats a record")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
 
