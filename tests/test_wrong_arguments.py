@@ -395,7 +395,7 @@ CALLS = {
 OF_OBJECTS = {
     **{f"Ledger.{verb}": of_ledger(verb) for verb in ("spend", "reserve", "remaining", "using", "verify")},
     **{f"ThompsonSampler.{verb}": of_bandit(verb) for verb in ("select", "add_arm", "retire_arm", "posterior")},
-    **{f"ThompsonSampler.{verb}": of_bandit(verb) for verb in ("log_likelihood", "save")},
+    **{f"ThompsonSampler.{verb}": of_bandit(verb) for verb in ("release_logp", "save")},
     "ThompsonSampler.update": of_bandit("update", contribution=2),
     "Ledger.holds": with_receipt("holds", digest="d"),
     "Ledger.issued": with_receipt("issued"),
