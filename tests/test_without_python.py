@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import chi2, chi2_contingency, kstest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.cli.main import main
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = (DOCS / "without_python.md").read_text(encoding="utf-8")
@@ -88,8 +90,8 @@ def test_bounds_of_sums_and_ratios_are_no_narrower_than_the_intervals_of_draws(r
 
 @pytest.mark.thorough
 def test_the_code_of_the_page_prints_what_the_page_shows(tmp_path):
-    *base, of_json = CODE
-    assert "jsonlite" in of_json
+    *base, of_draws, of_independence, of_json = CODE
+    assert ("draws.csv" in of_draws, "pchisq" in of_independence, "jsonlite" in of_json) == (True,) * 3
     shutil.copy(DOCS / "_static" / "cells.csv", tmp_path)
     printed = in_r("\n".join(base), tmp_path)
     for output in OUTPUT:
@@ -105,6 +107,60 @@ def test_r_reads_a_table_that_was_written_here(release, tmp_path):
     fresh = dirdp.estimate(release, [0.95]).tidy()
     assert [float(x) for x in printed[:8]] == pytest.approx(list(fresh["share"]), rel=1e-15)
     assert [int(x) for x in printed[8:]] == list(fresh["noisy_count"])
+
+
+@pytest.fixture
+def draws(release, tmp_path):
+    """The files of the page, as its command writes them, and the draws, with women and men as the first axis."""
+    files = ["--csv", str(tmp_path / "cells.csv"), "--out", str(tmp_path / "draws.csv")]
+    assert main(["analyse", str(tmp_path / "release.json"), *files]) == 0
+    return pd.read_csv(tmp_path / "draws.csv")
+
+
+@pytest.mark.thorough
+def test_r_computes_exact_intervals_and_a_test_of_independence(draws, tmp_path):
+    """Oracle: NumPy, from the same draws."""
+    printed = in_r("\n".join([*CODE[:2], *CODE[4:6]]), tmp_path)
+    tables = draws.iloc[:, :8].to_numpy().reshape(-1, 2, 4)
+    blond = tables[:, :, 3] / tables.sum(axis=2)
+    shown = [line.split() for line in re.findall(r"^ *mean +2.5% +97.5% *\n(.*)", printed, re.MULTILINE)]
+    for x, numbers in zip((blond[:, 0], blond[:, 0] - blond[:, 1]), shown, strict=True):
+        expected = [x.mean(), *np.quantile(x, [0.025, 0.975])]
+        assert list(map(float, numbers)) == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    off = (tables - tables.sum(axis=2, keepdims=True) * tables.sum(axis=1, keepdims=True))[:, 1:, 1:].reshape(-1, 3)
+    statistic = off.mean(axis=0) @ np.linalg.solve(np.cov(off.T), off.mean(axis=0))
+    said = re.search(r"chi-square (\S+) p (\S+)", printed)
+    assert [float(said[1]), float(said[2])] == pytest.approx([statistic, chi2.sf(statistic, 3)], rel=1e-4)
+
+
+def test_the_formulas_for_a_spreadsheet_name_the_right_columns(cells, draws):
+    """Columns are named by letters."""
+    formulas = re.findall(r"`=(.*?)`", PAGE)
+    assert formulas[0] == 'SUMIFS(F:F,C:C,"blond")'
+    assert [list(cells.columns)["ABCDEFG".index(letter)] for letter in "FCG"] == ["share", "hair", "share_sd"]
+    assert formulas[1] == "D2/SUM(A2:D2)"
+    women = [f"share p_both[female and {hair}]" for hair in ("black", "brown", "red", "blond")]
+    assert list(draws.columns[:4]) == women
+    assert formulas[2].endswith("(Q2:Q4001)")
+    assert draws.shape == (4000, "ABCDEFGHIJKLMNOPQ".index("Q"))
+
+
+@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
+def test_the_test_of_independence_has_its_level():
+    """Oracle: tables of independent variables, where the p-value is uniform; noise that is ignored breaks it."""
+    rng, shares = np.random.default_rng(1), np.outer([0.5, 0.3, 0.2], [0.4, 0.35, 0.25]).ravel()
+    p_values, naive = [], []
+    for _ in range(60):
+        counts = rng.multinomial(600, shares)
+        mechanism = dirdp.calibrate(dirdp.PureDP(epsilon=0.1), prior=np.ones(9), mechanism="geometric")
+        noisy = mechanism.release(counts, random_seed=rng)
+        output = dirdp.mechanisms.MechanismOutput(mechanism, noisy, prior=np.ones(9), n_records=600)
+        tables = next(iter(dirdp.analyse(output, 500, random_seed=rng)["posterior"].values())).values.reshape(-1, 3, 3)
+        off = (tables - tables.sum(axis=2, keepdims=True) * tables.sum(axis=1, keepdims=True))[:, 1:, 1:].reshape(-1, 4)
+        p_values.append(chi2.sf(off.mean(axis=0) @ np.linalg.solve(np.cov(off.T), off.mean(axis=0)), 4))
+        naive.append(chi2_contingency(np.maximum(noisy, 1).reshape(3, 3)).pvalue)
+    assert kstest(p_values, "uniform").pvalue > 1e-3
+    assert kstest(naive, "uniform").pvalue < 1e-6
 
 
 @pytest.mark.thorough

@@ -23,7 +23,9 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.texts.files import new_file
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pymc as pm
+    import xarray as xr
 
     from pymc_dirdp.counting.bounding import Bound
     from pymc_dirdp.networks.builders import NetworkTables
@@ -191,7 +193,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("path", type=Path, help="a release; or a declaration, for all entries of its ledger")
     command.add_argument("--json", action="store_true", dest="as_json", help="an entry for a register of deployments")
 
-    command = add(analyse, writes="draws of shares and counts, as netCDF,")
+    command = add(analyse, writes="draws of shares and counts, as CSV if its name ends so, or netCDF,")
     command.add_argument("path", type=Path, help="a release")
     command.add_argument("--draws", type=int, default=1000, help="draws in each of four chains (%(default)s)")
     command.add_argument("--csv", type=Path, metavar="FILE", help="write a line for each cell to this file")
@@ -349,18 +351,39 @@ def analyse(
     tree = dirdp.load(path)
     # The files are reserved before anything is computed.
     with ExitStack() as files:
-        table, netcdf = (
+        table, draws_file = (
             None if file is None else files.enter_context(new_file(file, overwrite=overwrite)) for file in (csv, out)
         )
         estimates = dirdp.estimate(tree, [_LEVEL], columns=columns, n_prior=n_prior, progressbar=False)
         if table is not None:
             estimates.tidy().to_csv(table, index=False, encoding="utf-8", lineterminator="\n")
-        if netcdf is not None:
+        if draws_file is not None:
             analysis = dirdp.analyse(tree, draws, n_prior=n_prior, progressbar=False)
-            # Likelihoods may take far longer than the draws, and replicates are computed in Python.
-            later = {"posterior_predictive", "log_likelihood", "log_prior"} & set(analysis.children)
-            analysis.drop_nodes(later).to_netcdf(netcdf, engine="h5netcdf")
+            if draws_file.suffix.lower() == ".csv":
+                by_draw = _draws_by_cell(estimates, analysis)
+                by_draw.to_csv(draws_file, index=False, encoding="utf-8", lineterminator="\n", float_format="%.9g")
+            else:
+                # Likelihoods may take far longer than the draws, and replicates are computed in Python.
+                later = {"posterior_predictive", "log_likelihood", "log_prior"} & set(analysis.children)
+                analysis.drop_nodes(later).to_netcdf(draws_file, engine="h5netcdf")
     return _as_json(estimates) if as_json else estimates
+
+
+def _draws_by_cell(estimates: "Estimates", analysis: "xr.DataTree") -> "pd.DataFrame":
+    """A row for each draw: the share of each cell, in the order of the lines of `--csv`, and then each count."""
+    import numpy as np
+    import pandas as pd
+
+    columns: dict[str, Any] = {}
+    for group, what in (("posterior", "share"), ("latent_counts", "count")):
+        for name, cells in estimates.cells.items():
+            values = analysis[group].to_dataset()[name].values
+            if values.ndim < analysis["latent_counts"].to_dataset()[name].ndim:
+                # The posterior of a Beta variable has the probability of a success.
+                values = np.stack([values, 1 - values], axis=-1)
+            names = (f"{what} {cell}" for cell in cells)
+            columns |= dict(zip(names, values.reshape(-1, len(cells)).T, strict=True))
+    return pd.DataFrame(columns)
 
 
 _LEVEL = 0.95

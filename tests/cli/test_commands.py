@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 import xarray as xr
 from hypothesis import HealthCheck, given, settings
@@ -747,6 +748,38 @@ def test_cells_in_a_file_for_other_programs(kind, alone, run):
     assert list(whole) == ["interval_probability", "given", "cells"]
     assert [cell["share"] for cell in whole["cells"]] == list(frame["share"])
     assert [list(cell) for cell in whole["cells"]] == [list(cells.columns)] * len(cells)
+
+
+@pytest.mark.parametrize("kind", [*RELEASES, "a probability"])
+def test_draws_in_a_file_for_other_programs(kind, alone, run):
+    """Oracle: the means of `estimate`, and sums that are known; a line for each draw, and a column for each cell."""
+    rows, guarantee = pd.read_csv("survey.csv"), dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+    if kind == "a probability":
+        with pm.Model(coords={"sex": ["female", "male"]}):
+            p = pm.Beta("p", 1, 1, dims="sex")
+            pm.Binomial("blond", n=[313, 279], p=p, observed=[81, 46])
+            release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", public=["blond"])
+    else:
+        labels = {"sex": ["female", "male"], "hair": ["black", "brown", "red", "blond"]}
+        model = dirdp.bayesian_network(rows, {"sex": [], "hair": ["sex"]}, categories=labels, counts="n")
+        release = dirdp.sample(dirdp.plan(guarantee, model, **RELEASES[kind]), model)
+    dirdp.save(release, "r.json")
+    few = ["--n-prior", "2000"] if kind == "a private number" else []
+    code, _, error = run("analyse", "r.json", "--csv", "cells.csv", "--out", "draws.csv", "--draws", "500", *few)
+    assert code == 0, error
+    assert b"\r" not in Path("draws.csv").read_bytes()
+    cells, draws = pd.read_csv("cells.csv"), pd.read_csv("draws.csv")
+    n = len(cells)
+    assert draws.shape == (2000, 2 * n)
+    frame = dirdp.estimate(release).frame()
+    assert list(draws.columns) == [f"{what} {cell}" for what in ("share", "count") for cell in frame.index]
+    for i, what in enumerate(("share", "count")):
+        drawn = draws.iloc[:, i * n : (i + 1) * n].to_numpy()
+        assert np.all(np.abs(drawn.mean(axis=0) - cells[what]) < 0.35 * cells[f"{what}_sd"] + 1e-9)
+    rows_of = 2 if kind == "a probability" else 4
+    assert np.allclose(draws.iloc[:, n - rows_of : n].sum(axis=1), 1, atol=1e-6)
+    if few == []:
+        assert (draws.iloc[:, n : n + 2].sum(axis=1) == (313 if kind == "a probability" else 592)).all()
 
 
 def test_a_draw_of_a_private_number_needs_a_prior(alone, run, declare):
