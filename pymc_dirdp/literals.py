@@ -1,12 +1,14 @@
 """The string options of public functions: each has one type here, from which its check takes the same strings."""
 
-from typing import Literal, TypeAliasType, get_args
+from typing import Any, Literal, TypeAliasType, get_args
 
 type AdjacencyName = Literal["replace-one", "add-remove"]
 type MechanismName = Literal["dirichlet", "gaussian", "geometric", "joint", "marginals", "auto"]
 type NoiseName = Literal["auto", "geometric", "gaussian", "joint"]
 """Mechanisms of a model of any discrete data."""
 type MarginalsNoise = Literal["auto", "gaussian", "geometric"]
+type CountNoise = Literal["gaussian", "geometric"]
+type Postprocess = Literal["clip-and-smooth", "clip", "project"]
 type MeasureName = Literal["levels", "families", "variables"]
 type Strategy = Literal["optimal", "temper", "inflate", "algorithm-1"]
 type Objective = Literal["posterior", "estimate", "prediction"]
@@ -19,7 +21,7 @@ type Schedule = Literal["batches", "every-round"]
 type CurveName = Literal["delta", "renyi"]
 
 
-def options_of(alias: TypeAliasType) -> tuple[str, ...]:
+def options_of(alias: TypeAliasType) -> tuple[Any, ...]:
     """The strings that a type allows.
 
     Examples

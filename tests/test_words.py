@@ -171,6 +171,7 @@ ROOMS_WITH_NOUNS = (
     "inference",
     "mechanisms",
     "models",
+    "networks",
     "numerics",
     "papers",
     "planning",

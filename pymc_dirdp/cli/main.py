@@ -247,7 +247,7 @@ def check(declaration: Path, data: Path | None, *, full: bool = False) -> object
 
     facts = read_declaration(declaration)
     budget = _ledger(facts, new=False)
-    lines = [("tables", "; ".join(_tables(facts).in_words))]
+    lines = [("tables", "; ".join(_tables(facts).descriptions))]
     if data is not None:
         check_schema(data, facts)
         lines.append(("data", f"{data} names {', '.join(facts.columns)}; no record was read"))
@@ -436,7 +436,7 @@ def _tables(facts: Declaration) -> "NetworkTables":
 def _model(facts: Declaration, data: Path, number: int | None) -> "pm.Model":
     """The model of the declared variables and the data, with this number of records if it is known. **Secret**."""
     columns = read_columns(data, facts)
-    model = _tables(facts).counted(columns, otherwise=facts.otherwise, bound=_bound(facts), counts_column=facts.counts)
+    model = _tables(facts).model_of(columns, otherwise=facts.otherwise, bound=_bound(facts), counts_column=facts.counts)
     if number is not None and number != model.rvs_to_values[model.observed_RVs[0]].data.sum():
         raise DataError("The data have another number of records than [data] or the plan declares.")
     return model
@@ -453,7 +453,7 @@ def _made_up(facts: Declaration, number: int | None) -> "pm.Model":
             else "No data are read before the ledger is charged. Declare"
         )
         raise ArgumentError(f"{unless} records in [data], the number of records, if it is public.")
-    return _tables(facts).made_up(number, _bound(facts))
+    return _tables(facts).planning_model(number, _bound(facts))
 
 
 def _refuse_unplannable(facts: Declaration) -> None:

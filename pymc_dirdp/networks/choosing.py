@@ -1,7 +1,4 @@
-"""What is chosen from the records, and paid for, before tables are released.
-
-A tree says which variables depend on each other; bins are those of a column of numbers.
-"""
+"""Private choices from the records before tables are released: a tree over variables, and bins of a numeric column."""
 
 import itertools
 import math
@@ -16,7 +13,7 @@ from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories
 from pymc_dirdp.counting.tables import count_between, count_families, refuse_missing_columns
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.literals import AdjacencyName
+from pymc_dirdp.literals import AdjacencyName, CountNoise
 from pymc_dirdp.mechanisms.choices import QuantilesMechanism, TreeMechanism
 from pymc_dirdp.networks.builders import refuse_labels, refuse_names
 from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget
@@ -47,52 +44,52 @@ def choose_structure(
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
 ) -> Structure:
-    """Choose a tree over the variables from the records, with a part of a guarantee.
+    """Choose a tree over the variables from the records, with part of a guarantee.
 
-    What is left of the guarantee is for the tables: `plan(guarantee, model, after=structure)` satisfies the guarantee
-    for both together, with any mechanism.
+    The rest of the guarantee is for the tables. `plan(guarantee, model, after=structure)` satisfies the guarantee for
+    both together, with any mechanism.
 
     Parameters
     ----------
     guarantee : Guarantee
-        What the structure and the tables of its network will keep together.
+        The guarantee that the structure and the tables of its network will satisfy together.
     records : data frame, mapping of str to one-dimensional array, table of an engine, or path
-        The records, as :func:`pymc_dirdp.count` takes them.
+        The records, in any form that :func:`pymc_dirdp.count` accepts.
     categories : mapping of str to sequence
-        All values that each variable could take. They are public, so they are not taken from the data. The variables
-        are the candidates; at most 200, and no two with more than a million cells together.
+        All possible values of each variable. They are public, so they are not taken from the data. These variables are
+        the candidates: at most 200, and no two with more than a million cells together.
     share : float, default 0.25
-        The part of the guarantee that the structure takes: of the budget, or for `ApproxDP` its root of epsilon. With 1
-        it takes all, and what follows is paid by a ledger.
+        The share of the privacy budget for the structure. For `ApproxDP`, epsilon is multiplied by the square root of
+        the share. With 1 the structure takes all of it, and a ledger pays for the tables.
     root : str, optional
-        A variable that gets no parents, such as a class. By default each part of the forest has its first variable, in
-        the order of the categories, as its root. Arrows lead away from it, which changes no probability.
+        A variable without parents, such as a class. By default, the root of each part of the forest is its first
+        variable in the order of the categories. The choice of the root changes no probability.
     counts : str, optional
-        A column that says how many records each row of the records stands for.
+        The column with the number of records that each row stands for.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one unit can change.
+        The change of one unit between neighbouring data sets.
     unit, contribution : str and int, optional
         As in :func:`bayesian_network`.
     random_seed : int, SeedSequence, Generator or None, default None
         None takes entropy from the operating system. A seed makes the choice reproducible, hence **not private**.
     ledger : Ledger, optional
-        The ledger that records what the structure costs, before any record is read.
+        The ledger that records the cost of the structure before any record is read.
 
     Returns
     -------
     structure : Structure
-        A mapping of each variable to its parents, at most one each, with what it has cost.
+        A mapping of each variable to its parents, at most one each, with its privacy cost.
 
     Raises
     ------
     ArgumentError
-        If an argument is outside of its domain, there are too many variables, or nothing to choose.
+        If an argument is outside its domain, there are too many variables, or there is nothing to choose.
     UnattainableError
-        If no noise keeps the part of the guarantee.
+        If no noise satisfies this share of the guarantee.
     DataError
-        If a record holds a value that was not declared, or a missing one.
+        If a record has a missing or undeclared value.
     BudgetError, LedgerError
-        If the ledger refuses it. Nothing was chosen then.
+        If the ledger refuses the cost. Nothing was chosen then.
 
     Warns
     -----
@@ -101,13 +98,13 @@ def choose_structure(
 
     Notes
     -----
-    Pairs of variables that depend on each other strongly are joined first. The choice ends when no pair is left that
-    stands out of the noise, so with few records or a tight guarantee there may be few edges or none. Marginals of
-    single variables are measured for the choice, and are not published. The number of records is not used, so it may be
-    private. See :class:`~pymc_dirdp.mechanisms.choices.TreeMechanism`.
+    Strongly dependent pairs of variables are joined first. The choice ends when no remaining pair stands out of the
+    noise, so with few records or a tight guarantee there may be few edges or none. The marginals of single variables
+    are measured for the choice and are not published. The number of records is not used, so it may be private. See
+    :class:`~pymc_dirdp.mechanisms.choices.TreeMechanism`.
 
-    A structure that was chosen from the records in any other way, such as by a search that looks at them, is not
-    covered by any guarantee, and no function of this library can notice that.
+    No guarantee covers a structure that was chosen from the records in any other way, such as by a search over
+    structures, and no function of this library can detect this.
 
     References
     ----------
@@ -152,15 +149,15 @@ def choose_structure(
         terms["entry"],
         None if terms["reproducible"] else (mechanism, tuple(names)),
     )
-    alone = len(mechanism.variables)
-    by_pair = dict(zip(pairs, tables[alone:], strict=True))
-    edges = mechanism.release(tables[:alone], by_pair, random_seed=random_seed)
-    parents = _directed(names, [(names[i], names[j]) for i, j in edges], root=root)
+    n_variables = len(mechanism.variables)
+    by_pair = dict(zip(pairs, tables[n_variables:], strict=True))
+    edges = mechanism.release(tables[:n_variables], by_pair, random_seed=random_seed)
+    parents = _directed_forest(names, [(names[i], names[j]) for i, j in edges], root=root)
     return Structure(parents=parents, **terms)
 
 
 def _declared(categories: Categories, *, root: str | None) -> dict[str, list[Any]]:
-    """The labels of all variables; names that a network could not have are refused now, before anything is spent."""
+    """The labels of all variables. Names that a network cannot have are refused before any budget is spent."""
     labels = checked_categories(list(categories) if isinstance(categories, Mapping) else [], categories)
     refuse_names(labels)
     for name, values in labels.items():
@@ -170,45 +167,45 @@ def _declared(categories: Categories, *, root: str | None) -> dict[str, list[Any
     return labels
 
 
-def _directed(
+def _directed_forest(
     names: Sequence[str], edges: Sequence[tuple[str, str]], *, root: str | None
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The parents of each variable in a forest: arrows lead away from the first variable of each part."""
+    """The parents of each variable in a forest, with edges away from the first variable of each part."""
     parents: dict[str, tuple[str, ...]] = {}
     for start in [*([] if root is None else [root]), *names]:
-        reached = [] if start in parents else [start]
+        queue = [] if start in parents else [start]
         parents.setdefault(start, ())
-        while reached:
-            here = reached.pop()
+        while queue:
+            parent = queue.pop()
             for pair in edges:
-                if here in pair:
-                    other = pair[pair[0] == here]
-                    if other not in parents:
-                        parents[other] = (here,)
-                        reached.append(other)
+                if parent in pair:
+                    child = pair[pair[0] == parent]
+                    if child not in parents:
+                        parents[child] = (parent,)
+                        queue.append(child)
     return tuple((name, parents[name]) for name in names)
 
 
-# How much noise a structure is chosen with, so that it takes a stated share of a guarantee.
+# The noise with which the choice of a structure takes a stated share of a guarantee.
 
 
 def part_of(guarantee: Guarantee, share: float) -> Guarantee:
-    """The part of a guarantee that a structure may take.
+    """The share of a guarantee for a structure.
 
-    Budgets that add up are divided. An epsilon with a delta is divided by the root of the share, because losses of
-    many choices add up like standard deviations.
+    An additive budget is multiplied by the share. The epsilon of approximate DP is multiplied by the square root of the
+    share, because the losses of many choices add up like standard deviations.
 
     Raises
     ------
     ArgumentError
-        If the share is not in (0, 1], or there is no epsilon to divide.
+        If the share is not in (0, 1], or the budget is 0.
     """
     guarantee = Guarantee.checked(guarantee=guarantee)
     share = at_least(0, share=share)
     if not 0 < share <= 1:
         raise ArgumentError(f"Expected share in (0, 1], got share={share:g}.")
     if guarantee.budget == 0:
-        raise ArgumentError("Expected a guarantee with an epsilon above 0: a structure cannot take a part of nothing.")
+        raise ArgumentError("Expected a guarantee with an epsilon above 0, because a structure takes a share of it.")
     return guarantee.with_budget(guarantee.budget * (share if guarantee.adds_up else math.sqrt(share)))
 
 
@@ -218,18 +215,18 @@ def tree_within(
     *,
     adjacency: AdjacencyName = "replace-one",
     contribution: int = 1,
-    of_marginals: float = 0.3,
+    marginals_share: float = 0.3,
 ) -> TreeMechanism:
     """The mechanism with the least noise that satisfies a guarantee.
 
     Parameters
     ----------
     guarantee : Guarantee
-        What the structure alone has to keep, of any kind.
+        The guarantee that the structure alone satisfies, of any kind.
     lengths, adjacency, contribution
         As for :class:`~pymc_dirdp.mechanisms.choices.TreeMechanism`.
-    of_marginals : float, default 0.3
-        The share of what the structure may lose that the marginals take; the choices take the rest.
+    marginals_share : float, default 0.3
+        The share of the privacy loss for the marginals; the choices take the rest.
 
     Returns
     -------
@@ -249,31 +246,32 @@ def tree_within(
     1.0
     """
     relation = adjacency_by_name(adjacency)
+    noise: CountNoise = "geometric" if guarantee.is_pure else "gaussian"
 
     def mechanism(inverse: float) -> TreeMechanism:
         scale = 1 / inverse
         variables = sum(length > 1 for length in lengths)
-        # Both scales are for one record; with more of them both sensitivities grow alike.
+        # Both scales are for one record; both sensitivities are proportional to the contribution.
         choices = max(variables - 1, 1)
         width = min(2, choices) * relation.delta_1 / scale
-        if guarantee.is_pure:
-            noise, parameter = "geometric", relation.delta_1 * variables / (choices * width) * (1 / of_marginals - 1)
+        if noise == "geometric":
+            parameter = relation.delta_1 * variables / (choices * width) * (1 / marginals_share - 1)
         else:
-            spent = choices * width**2 / 8 / (1 / of_marginals - 1)
-            noise, parameter = "gaussian", math.sqrt(variables * relation.delta_2_squared / (2 * spent))
+            loss = choices * width**2 / 8 / (1 / marginals_share - 1)
+            parameter = math.sqrt(variables * relation.delta_2_squared / (2 * loss))
         return TreeMechanism(tuple(lengths), scale, parameter, noise, adjacency=adjacency, contribution=contribution)
 
-    mechanism(1.0)  # What is wrong with the lengths is no matter of the noise.
+    mechanism(1.0)  # Raises errors about the lengths, which `excess` would take for errors about the noise.
 
     def excess(inverse: float) -> float:
         try:
             return log_ratio_to_budget(*mechanism(inverse).loss(guarantee))
         except ArgumentError:
-            # The noise is smaller or larger than any that can be drawn.
+            # This noise is too small or too large to be drawn.
             return math.inf if inverse > 1 else -math.inf
 
     try:
-        # The noise is the least that keeps the part of the guarantee, up to this share of it.
+        # The least noise that satisfies the guarantee, up to this tolerance.
         return mechanism(largest_satisfying(excess, rtol=1e-4))
     except ArgumentError:
         raise UnattainableError("The guarantee is so tight that no noise satisfies it; relax it.") from None
@@ -293,66 +291,66 @@ def choose_bins(
     contribution: int | None = None,
     random_seed: Seed = None,
 ) -> Bins:
-    """Choose bins of a column of numbers at about its quantiles, from the records.
+    """Choose bins of a numeric column near its quantiles, from the records.
 
-    What is released of the bins afterwards is another loss, of the same people. With `after=bins` the guarantee of a
-    release covers both; and a ledger adds up both.
+    A later release of counts in these bins costs the same people more privacy. With `after=bins` the guarantee of the
+    release covers both. A ledger adds both.
 
     Parameters
     ----------
     guarantee : Guarantee
-        What the choice of all edges keeps, of any kind.
+        The guarantee that the choice of all edges satisfies, of any kind.
     records : data frame, mapping of str to one-dimensional array, table of an engine, or path
-        One entry of each column is one record, as :func:`pymc_dirdp.count` takes them. An engine groups the records by
-        their numbers, and each number comes back once.
+        One entry of each column is one record, in any form that :func:`pymc_dirdp.count` accepts. An engine groups the
+        records by value and returns each value once.
     column : str
-        The column of numbers, without missing values.
+        The numeric column, without missing values.
     n_bins : int
-        How many bins there are at most, 2 to 1000. Each should hold many more records than the scale of the mechanism.
+        The maximum number of bins, 2 to 1000. Each should have many more records than the scale of the mechanism.
     candidates : sequence of float
-        The numbers that could become an edge, in rising order, at most 100,000. They are public, so they are not taken
-        from the data: ``range(18, 100)``, or ``np.linspace(0, 1, 101)``.
+        The possible edges, in rising order, at most 100,000. They are public, so they are not taken from the data:
+        ``range(18, 100)``, or ``np.linspace(0, 1, 101)``.
     ledger : Ledger or None
-        Records what the choice costs, before any record is read. It has to be said: with None nothing remembers what
-        the bins have cost until they are passed as `after=` to :func:`pymc_dirdp.plan`.
+        Records the cost of the choice before any record is read. You must pass it: with None nothing records the cost
+        until you pass the bins as `after=` to :func:`pymc_dirdp.plan`.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one unit can change.
+        The change of one unit between neighbouring data sets.
     unit : str, optional
-        The column that says whose record it is. Then at most `contribution` records of each unit are counted.
+        The column that identifies the unit of each record. At most `contribution` records of each unit are counted.
     contribution : int, optional
-        With `unit` only; more than 1 needs ``adjacency="add-remove"``.
+        Only with `unit`. More than 1 needs ``adjacency="add-remove"``.
     random_seed : int, SeedSequence, Generator or None, default None
         None takes entropy from the operating system. A seed makes the choice reproducible, hence **not private**.
 
     Returns
     -------
     bins : Bins
-        The edges, with names of the bins for :func:`count`, and what they have cost.
+        The edges, the names of the bins for :func:`count`, and the privacy cost.
 
     Raises
     ------
     ArgumentError
-        If an argument is outside of its domain.
+        If an argument is outside its domain.
     UnattainableError
         If no choice satisfies the guarantee.
     DataError
-        If a value is missing or is no number.
+        If a value is missing or not a number.
     BudgetError, LedgerError
-        If the ledger refuses it. Nothing was chosen then.
+        If the ledger refuses the cost. Nothing was chosen then.
 
     Warns
     -----
     SeededReleaseWarning
         If `random_seed` is given.
     CategoriesFromDataWarning
-        If candidates are an object of pandas, polars or Arrow, which may have been made from data.
+        If candidates are an object of pandas, polars or Arrow, which may come from the data.
 
     Notes
     -----
-    Edges of the naive Bayes models and networks of P1 are quantiles of the data, which P1 does not pay for. Here each
-    edge is one choice by the exponential mechanism, whose score is the number of records by which an edge misses its
-    share. With a scale of b records, an edge misses its share by more than `b (log(number of candidates) + t)` records,
-    compared with the best candidate, with a probability of at most `exp(-t)`.
+    P1 uses quantiles of the data as bin edges of its models and does not account for their privacy cost. Here the
+    exponential mechanism chooses each edge; the score is the number of records by which an edge misses its quantile.
+    With a scale of b records, the excess of this number over that of the best candidate is above
+    `b (log(number of candidates) + t)` with a probability of at most `exp(-t)`.
 
     References
     ----------
@@ -380,7 +378,7 @@ def choose_bins(
     edges = _edges(name, candidates)
     bound = bound_for(adjacency=adjacency, unit=unit, contribution=contribution)
     if unit == name:
-        raise ArgumentError(f"Expected unit to be another column than the one that is divided, got unit={unit!r}.")
+        raise ArgumentError(f"Expected unit to be another column than the one to divide into bins, got unit={unit!r}.")
     people = people_of(bound)
     mechanism = QuantilesMechanism.for_guarantee(
         guarantee, n_bins=n_bins, n_candidates=len(edges), adjacency=adjacency, contribution=people[1]
@@ -392,17 +390,17 @@ def choose_bins(
     terms = charge_choice(
         guarantee, mechanism, what=f"the bins of {name}", people=people, ledger=ledger, random_seed=random_seed
     )
-    between = sealed.read(
+    counts = sealed.read(
         lambda frame: count_between(frame, name, edges, bound),
         terms["entry"],
         None if terms["reproducible"] else (mechanism, name, tuple(edges)),
     )
-    chosen = mechanism.release(between, random_seed=random_seed)
-    return Bins(column=name, edges=tuple(edges[place] for place in chosen), **terms)
+    positions = mechanism.release(counts, random_seed=random_seed)
+    return Bins(column=name, edges=tuple(edges[position] for position in positions), **terms)
 
 
 def _edges(name: str, candidates: Sequence[float]) -> list[float]:
-    """The candidates as numbers in rising order; those that may have been made from data are warned of."""
+    """The candidates as numbers in rising order, with a warning if they may come from the data."""
     labels = checked_categories([name], {name: candidates})[name]
     if not all(isinstance(label, int | float) and not isinstance(label, bool) for label in labels):
         raise ArgumentError("Expected candidates to be numbers.")
@@ -411,7 +409,9 @@ def _edges(name: str, candidates: Sequence[float]) -> list[float]:
     except OverflowError:
         edges = [math.inf]
     if not all(map(math.isfinite, edges)):
-        raise ArgumentError("Expected candidates to be finite numbers. Bins have no outer edges.")
+        raise ArgumentError(
+            "Expected candidates to be finite numbers. The first and the last bin are unbounded anyway."
+        )
     if not all(low < high for low, high in pairwise(edges)):
-        raise ArgumentError("Expected candidates in rising order, no two of which are the same double.")
+        raise ArgumentError("Expected candidates in rising order, without duplicates in double precision.")
     return edges

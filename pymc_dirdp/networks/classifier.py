@@ -1,13 +1,13 @@
-"""A classifier whose predictions are as sure as a second look at the same records allows.
+"""A naive Bayes classifier with a private calibration of its predictions.
 
-1. Tables of naive Bayes are released with four fifths of the guarantee.
-2. For each record they say for which class its features speak most, and how strongly. With the last fifth, noisy counts
-   of that, and of whether the record has this class, are released.
-3. The likelihood of the features is raised to a power: with 0 the class alone is left, with 1 naive Bayes. What each
-   power makes of the noisy counts weighs it, and predictions are averaged over the powers.
+1. The tables of naive Bayes are released with four fifths of the guarantee.
+2. For each record, these tables give the class with the most evidence and the strength of the evidence. The last fifth
+   releases noisy counts of records by both, and by whether the record has this class.
+3. The likelihood of the features is raised to a power: 0 ignores the features, 1 is naive Bayes. Predictions are
+   averaged over the powers, weighted by their posterior probabilities given the noisy counts.
 
-Where so little is allowed that only the variables by themselves are measured, there is nothing to calibrate, and the
-whole guarantee is for the tables.
+With a budget so small that each variable is measured only by itself, there is nothing to calibrate, and the tables take
+the whole guarantee.
 """
 
 from typing import TYPE_CHECKING, Any, final
@@ -44,29 +44,28 @@ from pymc_dirdp.signatures import user_facing
 if TYPE_CHECKING:
     from pymc_dirdp.releases.choices import PrivateChoice
 
-# Powers of the likelihood. Features that repeat each other need small ones; above 1 they tell more than was assumed,
-# as where the fit shrinks them. That features say nothing, the power 0, has nine tenths of the prior probability, as
-# for a feature in `inference/effects.py`: a calibration of noise alone then leaves the class alone.
+# Powers of the likelihood. Redundant features need small powers; features that a fit shrank too much need powers above
+# 1. The power 0, uninformative features, has a prior probability of 0.9, as for a feature in `inference/effects.py`, so
+# that a calibration of pure noise ignores the features.
 _POWERS = np.array([0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.65, 0.85, 1.0, 1.25])
 
 
 @user_facing
 @final
 class Classifier:
-    """Naive Bayes that knows how far to trust itself: its tables, and a calibration of its predictions.
+    """A naive Bayes classifier: its tables, and a calibration of its predictions.
 
-    Naive Bayes counts features that repeat each other as independent evidence, with privacy and without. Its
-    predictions are then overconfident, and often worse than the frequencies of the classes. Here a second release of
-    the same records says what the predictions are worth. Where features say nothing, or the noise hides what they say,
-    the frequencies of the classes remain.
+    Naive Bayes counts redundant features as independent evidence, with or without privacy. Its predictions are then
+    overconfident, and often worse than the class frequencies. Here a second release of the same records calibrates the
+    predictions. If features are uninformative, or noise hides their information, predictions are the class frequencies.
 
     Parameters
     ----------
     tables : xarray.DataTree
         The release of the tables of a classifier.
     calibration : xarray.DataTree, optional
-        That of its calibration, unless the tables measure no feature together with the class. :meth:`sample` makes
-        both, and :func:`pymc_dirdp.save` and :func:`pymc_dirdp.load` keep them in files of their own.
+        The release of its calibration. There is none if the tables measure no feature together with the class.
+        :meth:`sample` makes both. :func:`pymc_dirdp.save` and :func:`pymc_dirdp.load` use one file for each.
 
     Attributes
     ----------
@@ -75,26 +74,26 @@ class Classifier:
     target : str
         The name of the class.
     powers : xarray.DataArray, dims (power,)
-        The probability of each power to which the likelihood of the features is raised, given both releases: 1 is naive
-        Bayes, and 0 the class alone.
+        The posterior probability of each power of the likelihood of the features, given both releases. The power 1 is
+        naive Bayes, and 0 ignores the features.
 
     Raises
     ------
     ArgumentError
         If the second release is not the calibration of the first, or is missing.
     ReleaseError
-        If one of them is no release, or is damaged.
+        If an argument is not a release, or is damaged.
 
     Notes
     -----
-    For a record with features `x` let `p(c | x)` be the prediction of the tables and `p(c)` that without features. The
-    evidence for a class `c` is `log p(c | x) - log p(c)`, and a prediction with the power `t` is proportional to
-    `p(c) exp(t * evidence)`. The calibration holds noisy counts of records by the class `c` that they have the most
-    evidence for, by levels of how far this raises the log-odds of `c`, and by whether they have this class. Given their
-    number, the records of one level that have it are binomial, with the probability of the middle of the level. The
-    normal approximation, with the variance of the noise, is the likelihood of a power. A priori the class alone has
-    a probability of 0.9, so that it remains where noise hides everything. One power for all evidence is what is
-    assumed: where that is wrong, single levels of a prediction may still be off.
+    For a record with features `x`, let `p(c | x)` be the prediction of the tables and `p(c)` the prediction without
+    features. The evidence for a class `c` is `log p(c | x) - log p(c)`, and a prediction with the power `t` is
+    proportional to `p(c) exp(t * evidence)`. The calibration has noisy counts of records by the class `c` with the most
+    evidence, by levels of the increase of the log-odds of `c`, and by whether the record has this class. Given the
+    number of records of a level, the number that have the class is binomial, with the probability of the middle of the
+    level. Its normal approximation, with the variance of the noise, is the likelihood of a power. The power 0 has a
+    prior probability of 0.9, so that predictions ignore the features if noise hides everything. The model assumes one
+    power for all evidence. Where this is wrong, single levels of a prediction may still be miscalibrated.
 
     References
     ----------
@@ -121,22 +120,22 @@ class Classifier:
         if calibration is None:
             if _measures_features(open_release(tables).plan):
                 raise ArgumentError(
-                    "The tables say how features depend on the class, so a calibration belongs to them. Pass both "
+                    "The tables measure features together with the class, so they have a calibration. Pass both "
                     "releases that Classifier.sample made."
                 )
-            self.powers = _labelled(np.where(_POWERS == 0, 1.0, 0.0))
+            self.powers = _power_array(np.where(_POWERS == 0, 1.0, 0.0))
             return
-        _, measured, _ = measurements_of(calibration)
+        _, measurements, _ = measurements_of(calibration)
         levels = _levels(len(self._classes))
         cells = 2 * len(self._classes) * levels
-        if [(one.axes, one.noisy.size) for one in measured] != [((_cell_name(tables),), cells)]:
+        if [(m.axes, m.noisy.size) for m in measurements] != [((_cell_name(tables),), cells)]:
             raise ArgumentError(
-                "The second release is not the calibration of the first. Classifier.sample makes both of the same "
-                "records; pass classifier.tables and classifier.calibration, or what was saved of them."
+                "The second release is not the calibration of the first. Pass classifier.tables and "
+                "classifier.calibration of one Classifier.sample, or the two files that they were saved to."
             )
-        counts = measured[0].noisy.reshape(2, -1)
-        weights = _weights(counts, measured[0].variance, self._predictor.alone, levels)
-        self.powers = _labelled(weights)
+        counts = measurements[0].noisy.reshape(2, -1)
+        weights = _weights(counts, measurements[0].variance, self._predictor.log_class_shares, levels)
+        self.powers = _power_array(weights)
 
     @classmethod
     @user_facing
@@ -165,7 +164,7 @@ class Classifier:
         Parameters
         ----------
         guarantee : Guarantee
-            Of both releases, and of what was chosen before.
+            The guarantee of both releases and of the choices in `after`.
         X : data frame or mapping of str to one-dimensional array
             The features.
         y, categories, target, structure, prior, unit, contribution
@@ -173,12 +172,12 @@ class Classifier:
         adjacency, n_records, after
             As in :func:`pymc_dirdp.sample`.
         mechanism : str or Marginals, default "auto"
-            That of the tables; `"auto"` measures the variables by themselves where the budget is small, and then the
-            whole guarantee is for them. The calibration is by geometric noise.
+            The mechanism for the tables. If the budget is small, `"auto"` measures each variable by itself, with the
+            whole guarantee. The calibration has geometric noise.
         ledger : Ledger, optional
-            The guarantees of both releases are reserved in it before a value is read, and each release is recorded.
+            Reserves the guarantees of both releases before a value is read, and records each release.
         random_seed : int, SeedSequence, Generator or None, default None
-            As in :func:`pymc_dirdp.sample`: a seed makes both releases reproducible, hence **not private**.
+            A seed makes both releases reproducible, hence **not private**.
         progressbar : bool, default True
 
         Returns
@@ -190,21 +189,21 @@ class Classifier:
         BudgetError, LedgerError
             If the guarantee does not fit into the ledger. Nothing was released then.
         ArgumentError, DataError, UnattainableError
-            The same errors as those of :func:`pymc_dirdp.naive_bayes` and :func:`pymc_dirdp.sample`.
+            The same errors as in :func:`pymc_dirdp.naive_bayes` and :func:`pymc_dirdp.sample`.
         """
         guarantee = Guarantee.checked(guarantee=guarantee)
         check_ledger_type(ledger)
-        # The share of the guarantee for the tables. The rest measures few numbers, which takes far less.
-        first, second = guarantee.split(0.8)
-        named = class_name(y, target, categories)
-        if len(categories[named]) < 2:
-            raise ArgumentError(f"Expected categories[{named!r}] to hold two classes or more: one needs no classifier.")
-        own, people = _columns(X, y, target=named, categories=categories, unit=unit)
+        # The calibration measures few numbers, so it needs a smaller share than the tables.
+        tables_guarantee, calibration_guarantee = guarantee.split(0.8)
+        target = class_name(y, target, categories)
+        if len(categories[target]) < 2:
+            raise ArgumentError(f"Expected categories[{target!r}] to list at least two classes.")
+        columns, people = _columns(X, y, target=target, categories=categories, unit=unit)
 
-        def model_of(columns: Frame) -> pm.Model:
+        def model_of(frame: Frame) -> pm.Model:
             return naive_bayes(
-                columns,
-                named,
+                frame,
+                target,
                 categories=categories,
                 structure=structure,
                 prior=prior,
@@ -212,11 +211,11 @@ class Classifier:
                 contribution=contribution,
             )
 
-        model = model_of(_made_up(own, people, categories=categories, adjacency=adjacency))
+        model = model_of(_placeholder_records(columns, people, categories=categories, adjacency=adjacency))
 
-        def planned_for(allowed: Guarantee, mechanism: MechanismName | Marginals) -> Plan:
+        def plan_for(guarantee: Guarantee, mechanism: MechanismName | Marginals) -> Plan:
             return plan(
-                allowed,
+                guarantee,
                 model,
                 mechanism=mechanism,
                 adjacency=adjacency,
@@ -225,53 +224,53 @@ class Classifier:
                 progressbar=progressbar,
             )
 
-        planned = planned_for(first, mechanism)
-        calibrates = _measures_features(planned)
+        tables_plan = plan_for(tables_guarantee, mechanism)
+        calibrates = _measures_features(tables_plan)
         if not calibrates:
-            planned = planned_for(guarantee, Marginals(measure="variables") if mechanism == "auto" else mechanism)
-        if planned.publishing(Draws) and not planned.privacy_unit.n_records_is_public:
+            tables_plan = plan_for(guarantee, Marginals(measure="variables") if mechanism == "auto" else mechanism)
+        if tables_plan.publishing(Draws) and not tables_plan.privacy_unit.n_records_is_public:
             raise ArgumentError(
-                "Use mechanism='auto' or other noise on counts: draws alone predict nothing where the number of "
-                "records is private."
+                "Use mechanism='auto' or other noise on counts: predictions from draws alone need a public number of "
+                "records."
             )
         if ledger is None:
             ledger = Ledger(guarantee, adjacency=adjacency)
             if random_seed is None:
-                warn_of_repetition(tuple(part.table for part in planned.parts))
-        # Each release has a reservation of its own, so that nobody takes that of the second after the first.
-        reserved = ledger.reserve(
-            [first, second] if calibrates else [guarantee],
-            what=f"a classifier of {named}",
-            adjacency=planned.adjacency,
-            unit=planned.unit_label,
+                warn_of_repetition(tuple(part.table for part in tables_plan.parts))
+        # A reservation for each release, so that no other release can take the second one in between.
+        reservations = ledger.reserve(
+            [tables_guarantee, calibration_guarantee] if calibrates else [guarantee],
+            what=f"a classifier of {target}",
+            adjacency=tables_plan.adjacency,
+            unit=tables_plan.unit_label,
         )
-        true: list[Any] = []
+        classes_of_records: list[Any] = []
 
         def read() -> pm.Model:
-            true.extend(encode(own, list(categories), categories)[named])
-            return model_of(own | people)
+            classes_of_records.extend(encode(columns, list(categories), categories)[target])
+            return model_of(columns | people)
 
-        sealed = Sealed(read, ledger.using(reserved[0].number))
-        tables = sample_sealed(planned, model, sealed, random_seed=random_seed, progressbar=progressbar)
+        sealed = Sealed(read, ledger.using(reservations[0].number))
+        tables = sample_sealed(tables_plan, model, sealed, random_seed=random_seed, progressbar=progressbar)
         if not calibrates:
             return cls(tables)
         predictor = Predictor(tables)
-        cell, classes = _cell_name(tables), predictor.classes
-        levels = _levels(len(classes))
+        name, n_classes = _cell_name(tables), len(predictor.classes)
+        levels = _levels(n_classes)
         labels = [
             f"{truth}: {i}, {level + 1} of {levels}"
             for truth in ("right", "wrong")
-            for i, level in np.ndindex(len(classes), levels)
+            for i, level in np.ndindex(n_classes, levels)
         ]
-        said = _said(predictor.log_proba(own), predictor.alone, levels)
-        place = said + np.where(said // levels == np.array(true), 0, len(classes) * levels)
-        columns = {cell: np.array(labels)[place]} | people
-        again = bayesian_network(columns, {cell: []}, categories={cell: labels}, unit=unit, contribution=contribution)
+        cells = _evidence_cells(predictor.log_proba(columns), predictor.log_class_shares, levels)
+        cells += np.where(cells // levels == np.array(classes_of_records), 0, n_classes * levels)
+        records = {name: np.array(labels)[cells]} | people
+        model = bayesian_network(records, {name: []}, categories={name: labels}, unit=unit, contribution=contribution)
         calibration = sample(
-            second,
-            again,
+            calibration_guarantee,
+            model,
             mechanism="geometric",
-            ledger=ledger.using(reserved[1].number),
+            ledger=ledger.using(reservations[1].number),
             random_seed=random_seed,
             progressbar=progressbar,
             adjacency=adjacency,
@@ -295,18 +294,18 @@ class Classifier:
         Returns
         -------
         log_proba : xarray.DataArray, dims (record, target)
-            In nats, normalised, as those of :func:`pymc_dirdp.predict_log_proba`.
+            In nats and normalised, as from :func:`pymc_dirdp.predict_log_proba`.
 
         Raises
         ------
         DataError
-            If a record holds a value that was not declared, or a missing one, or the columns are not of one length.
+            If a record has a missing or undeclared value, or the columns have different lengths.
         """
         evidence = self._predictor.evidence(X)
-        each = log_softmax(self._predictor.alone + _POWERS[:, None, None] * evidence, axis=-1)
+        by_power = log_softmax(self._predictor.log_class_shares + _POWERS[:, None, None] * evidence, axis=-1)
         with np.errstate(divide="ignore"):
-            averaged = logsumexp(each + np.log(self.powers.values)[:, None, None], axis=0)
-        return self._predictor.labelled(averaged)
+            average = logsumexp(by_power + np.log(self.powers.values)[:, None, None], axis=0)
+        return self._predictor.to_dataarray(average)
 
     def __repr__(self) -> str:
         mean = float(self.powers.values @ _POWERS)
@@ -316,39 +315,39 @@ class Classifier:
 def _columns(
     X: Frame, y: ArrayLike | str, *, target: str, categories: Categories, unit: str | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The columns of features and class, and that of the people. What cannot be predicted later is refused here."""
+    """The columns of features and class, and the column of the unit. Invalid arguments are refused here."""
     if is_engine_table(X):
-        raise ArgumentError(f"Expected records in memory, got {type_name(X)}, whose rows have no order: fetch them.")
+        raise ArgumentError(f"Expected records in memory, got {type_name(X)}, whose rows have no order. Fetch them.")
     try:
         len(y)  # type: ignore[arg-type]
     except TypeError:
         raise ArgumentError(
-            f"Expected y to be the name of a column of X, or a label for each record; got {type_name(y)}."
+            f"Expected y to be the name of a column of X, or a label for each record, got {type_name(y)}."
         ) from None
     columns = {name: column_of(X, name) for name in categories if name != target}
     columns[target] = column_of(X, y) if isinstance(y, str) else y
     return columns, {} if unit is None else {unit: column_of(X, unit)}
 
 
-def _made_up(
+def _placeholder_records(
     columns: dict[str, Any], people: dict[str, Any], *, categories: Categories, adjacency: str
 ) -> dict[str, Any]:
-    """Records that are planned for: all with the first label of each variable, as many where that is public."""
+    """Records for planning, all with the first label of each variable; their number is that of the data if public."""
     n = max(map(len, columns.values())) if adjacency_by_name(adjacency).records_are_public else 1
     return {name: [categories[name][0]] * n for name in columns} | {name: range(n) for name in people}
 
 
-def _measures_features(planned: Plan) -> bool:
-    """Whether more is released than each variable by itself, so that features may say something of the class."""
-    return any(len(axes) > 1 for part in planned.parts for axes in part.mechanism.published_axes.values())
+def _measures_features(tables_plan: Plan) -> bool:
+    """Whether the release measures more than each variable by itself, so that features can be informative."""
+    return any(len(axes) > 1 for part in tables_plan.parts for axes in part.mechanism.published_axes.values())
 
 
-def _labelled(weights: Array) -> xr.DataArray:
+def _power_array(weights: Array) -> xr.DataArray:
     return xr.DataArray(weights, {"power": _POWERS}, ["power"], name="probability")
 
 
 def _cell_name(tables: Published) -> str:
-    """The variable of the calibration, which names the release that it is of."""
+    """The name of the variable of the calibration, with the identity of the tables."""
     release = open_release(tables).release
     if release is None:
         raise ArgumentError("Expected the release of a classifier's tables, got a plan.")
@@ -356,38 +355,39 @@ def _cell_name(tables: Published) -> str:
 
 
 def _levels(classes: int, *, labels: int = 14, least: int = 4) -> int:
-    """Levels of the evidence for a class: about so many `labels` in all, but no fewer levels than `least`."""
+    """The number of levels of the evidence for a class: at least `least`, and about `labels` over all classes."""
     return max(least, labels // classes)
 
 
 def _edges(levels: int, *, weak: float = 0.5, strong: float = 8.0) -> Array:
-    """Where levels of the evidence end, in nats, on a logarithmic scale."""
+    """The edges between levels of the evidence, in nats, on a logarithmic scale."""
     return np.geomspace(weak, strong, levels - 1)
 
 
-def _said(log_proba: Array, alone: Array, levels: int) -> Integers:
-    """For each record the class with the most evidence, and the level of how far this raises its log-odds."""
-    most = (log_proba - alone).argmax(axis=1)
-    own = np.take_along_axis(log_proba, most[:, None], axis=1)[:, 0]
-    raised = _log_odds(own) - _log_odds(alone)[most]
-    return np.asarray(most * levels + np.digitize(raised, _edges(levels)))
+def _evidence_cells(log_proba: Array, log_class_shares: Array, levels: int) -> Integers:
+    """The class with the most evidence for each record, and the level of the increase of its log-odds, as one index."""
+    classes = (log_proba - log_class_shares).argmax(axis=1)
+    log_p = np.take_along_axis(log_proba, classes[:, None], axis=1)[:, 0]
+    increase = _log_odds(log_p) - _log_odds(log_class_shares)[classes]
+    return np.asarray(classes * levels + np.digitize(increase, _edges(levels)))
 
 
 def _log_odds(log_p: Array) -> Array:
-    """Log-odds of probabilities; one that is 1 as a double counts as the largest double below it."""
+    """Log-odds of probabilities. A probability that rounds to 1 becomes the largest double below 1."""
     below = np.minimum(log_p, np.log1p(-np.finfo(np.float64).epsneg))
     return np.asarray(below - np.log(-np.expm1(below)))
 
 
-def _weights(counts: Array, variance: float, alone: Array, levels: int) -> Array:
-    """The probability of each power given noisy counts of what was right and wrong, of shape (2, said)."""
+def _weights(counts: Array, variance: float, log_class_shares: Array, levels: int) -> Array:
+    """The probability of each power given noisy counts of right and wrong predictions, shape (2, classes * levels)."""
     edges = _edges(levels)
     # The middle of each level; the last one has no upper end.
     middles = np.array([edges[0] / 2, *np.sqrt(edges[1:] * edges[:-1]), 1.5 * edges[-1]])
-    p = expit(np.repeat(_log_odds(alone), levels) + _POWERS[:, None] * np.tile(middles, len(alone)))
+    log_odds = np.repeat(_log_odds(log_class_shares), levels)
+    p = expit(log_odds + _POWERS[:, None] * np.tile(middles, len(log_class_shares)))
     expected = p * np.maximum(counts.sum(axis=0), 0.0)
-    # What is right less its share of the noisy sum, in which its own noise is one of two.
-    # Counts are integers, so a residual is never known more precisely than this.
+    # The variance of the residual: the right count minus `p` times the noisy sum of both counts. The last term keeps it
+    # above the rounding error of an integer.
     spread = variance * ((1 - p) ** 2 + p**2) + expected * (1 - p) + 0.25
     fits = -0.5 * np.sum((counts[0] - expected) ** 2 / spread + np.log(spread), axis=1)
     prior = np.where(_POWERS == 0, 0.9, 0.1 / (len(_POWERS) - 1))

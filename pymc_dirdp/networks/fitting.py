@@ -1,7 +1,7 @@
-"""The tables of a network, fitted to the noisy counts that a release published: post-processing of it.
+"""The tables of a network, fitted to the published noisy counts of a release, which is post-processing.
 
-The noisy counts are measurements of marginals of the tables. `DrawnTable` is a table that one record goes through, in
-a draw of a release or given a release.
+The noisy counts are measurements of marginals of the tables. `DrawnTable` has draws of one table, from a release or
+given a release.
 """
 
 import json
@@ -15,9 +15,8 @@ from typing import Any, Literal, final
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from pymc_dirdp.arrays import Array
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
@@ -31,7 +30,6 @@ from pymc_dirdp.releases.draws import measurements_of_table
 from pymc_dirdp.releases.inference_setup import open_verified
 from pymc_dirdp.releases.opened import (
     TEXT_GROUP,
-    LoadedRelease,
     Published,
     ReleasedTable,
     computable,
@@ -52,67 +50,64 @@ def fit(
     random_seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    """The tables of a network, or the mixture of a wide table, estimated from all noisy counts of a release together.
+    """The tables of a network, or the mixture of a wide table, estimated jointly from all noisy counts of a release.
 
-    A draw given a release, or a table that is read off its noisy counts, takes every table by itself and every cell as
-    if the others said nothing. This estimate uses that a table is mostly made of small effects, and that the marginals
-    of different tables are those of the same records. It loses far less than either where there are many cells for the
-    records. It is one estimate, and no posterior: it says nothing of its own error:
-    :func:`pymc_dirdp.estimate` does.
+    A draw given a release, or a table computed from its noisy counts, uses each table by itself and treats cells as
+    unrelated. This estimate uses that most effects in a table are small, and that all marginals are of the same
+    records. Its loss is far smaller if there are many cells for the number of records. It is a point estimate, not a
+    posterior, and has no standard errors. Use :func:`pymc_dirdp.estimate` for those.
 
     Parameters
     ----------
     release : xarray.DataTree
-        From :func:`pymc_dirdp.sample`, with `mechanism="marginals"`, or any other that publishes noisy counts, such as
-        `"geometric"` or `"gaussian"`. Its tables are read as those of the same records.
+        From :func:`pymc_dirdp.sample`, with `mechanism="marginals"` or another mechanism that publishes noisy counts,
+        such as `"geometric"` or `"gaussian"`. Its tables are assumed to have the same records.
     consistency : {"joint", "tables"}, optional
-        By default `"joint"` for a release of marginals, and `"tables"` for one of noisy tables: without small marginals
-        among what was measured, wide noise in the tables of children misleads those of their parents. `"joint"`
-        compares each measured marginal with that of the whole network. `"tables"` fits each table by itself to the
-        marginals of its own variables; it is faster, and its tables agree only roughly. It is also what is done where
-        the marginals of the whole network would need a table of more than 10**7 cells; the attribute `consistency` of
-        the estimate says so.
+        `"joint"` compares each measured marginal with the marginal of the whole network. `"tables"` fits each table by
+        itself to the marginals of its variables; it is faster, and its tables agree only approximately. By default
+        `"joint"` for a release of marginals and `"tables"` for noisy tables, because without small marginals the wide
+        noise in tables of children distorts those of their parents. `"tables"` also replaces `"joint"` if the marginals
+        of the whole network need a table of more than 10**7 cells. The attribute `consistency` has the method used.
     random_seed : int, optional
-        Of a wide table, where the descent begins; 0 by default. It is public.
+        The public seed of the starting point of the descent for a wide table; 0 by default.
     progressbar : bool, default True
-        Whether to count the tables that are fitted, or the steps of a descent, in a bar, if they take over a second.
+        Whether to show a bar of fitted tables, or of steps of the descent, if the fit takes more than a second.
 
     Returns
     -------
     estimate : xarray.DataTree
-        Of a wide table the release with its mixture in the group `posterior`: shares `p_v` of each component, all of
-        which have the same weight. It replaces the release everywhere.
+        For a wide table, the release with its mixture in the group `posterior`: the shares `p_v` of each component, all
+        with the same weight. It can replace the release everywhere.
 
-        Of a network its group `posterior` holds the shares as one draw, with the names, dims and labels of the release.
-        So it can replace the release in :func:`pymc_dirdp.predict_log_proba`,
-        :func:`pymc_dirdp.log_likelihood` and :func:`pymc_dirdp.synthetic`. The attribute
-        `n_records` is the number of records, or what the counts say of it if it is private. Where parents of one
-        variable depend on each other beyond the structure, the group `network` holds tables that say how, and
-        predictions, likelihoods and synthetic records follow them.
+        For a network, the group `posterior` has the shares as one draw, with the names, dims and labels of the release.
+        It can replace the release in :func:`pymc_dirdp.predict_log_proba`, :func:`pymc_dirdp.log_likelihood` and
+        :func:`pymc_dirdp.synthetic`. The attribute `n_records` is the number of records, or its estimate if it is
+        private. If parents of one variable depend on each other beyond the structure, the group `network` has tables
+        with this dependence, which predictions, likelihoods and synthetic records use.
 
     Raises
     ------
     ReleaseError
-        If it is no release, is damaged, or contradicts itself.
+        If it is not a release, is damaged, or contradicts itself.
     ArgumentError
-        If some table was released without noisy counts, or the tables are no network.
+        If a table was released without noisy counts, or the tables are not a network.
 
     Notes
     -----
-    The logits of a variable are sums of effects, one for each subset of its parents. An effect is shrunk to 0 with a
-    strength that is learned from the noisy counts (empirical Bayes): what the noise hides is left out, and what it does
-    not hide stays. The likelihood of a noisy count is normal, with the variance of the noise and that of the sample.
-    The estimate is the mode, found by Newton's method to a length of the gradient of 0.001. Where the noise of a cell
-    is more than a fifth of all records, it is the mean of the shares over the normal distribution around the mode.
+    The logits of a variable are sums of effects, one for each subset of its parents. Effects are shrunk to 0 with a
+    strength estimated from the noisy counts (empirical Bayes), so effects below the noise vanish. The likelihood of a
+    noisy count is normal, with the sum of the variances of the noise and of the sample. The estimate is the mode, found
+    by Newton's method until the norm of the gradient is 0.001. If the noise of a cell is more than a fifth of all
+    records, the estimate is the mean of the shares over the normal approximation at the mode.
 
-    A network takes parents of one variable for independent given their own parents, and records are not so. Where two
-    of them were measured together, and the noise does not hide it, the joint fit makes the later one depend on the
-    earlier; the tables of the release's structure are marginals of that.
+    A network assumes that parents of one variable are independent given their own parents, which records may
+    contradict. If two of them were measured together, and noise does not dominate, the joint fit makes the later one
+    depend on the earlier one. The tables of the original structure are marginals of this network.
 
     References
     ----------
     Theory, section 16, for draws given a release. McKenna, Sheldon and Miklau (2019), Graphical-model based estimation
-    and inference for differential privacy, for estimates from noisy marginals without effects that are shrunk to 0.
+    and inference for differential privacy, for estimates from noisy marginals without shrinkage.
 
     Examples
     --------
@@ -129,31 +124,31 @@ def fit(
         one_of(["joint", "tables"], consistency=consistency)
     if (pairs := pairs_of(release)) is not None:
         if consistency is not None:
-            raise ArgumentError("consistency= is about tables of a network, and a wide table has none. Leave it out.")
+            raise ArgumentError("consistency= is for the tables of a network, and a wide table has none. Leave it out.")
         return fit_of_pairs(pairs, random_seed, progressbar=progressbar)
     if random_seed is not None:
-        raise ArgumentError("random_seed= is that of a wide table's descent, and nothing is drawn here. Leave it out.")
+        raise ArgumentError("random_seed= is for the fit of a wide table; this fit is deterministic. Leave it out.")
     network = network_of(release)
-    consistency = consistency or ("joint" if network.of_marginals else "tables")
+    consistency = consistency or ("joint" if network.has_marginals else "tables")
     if consistency == "joint":
         network.refuse_parts()
-    families, stored, how = network.families, open_release(release), consistency
+    families, stored, method = network.families, open_release(release), consistency
     with computable(), Bar((MAX_ROUNDS + 1) * len(families) + 2, "tables", shown=progressbar) as bar:
-        fitted, shares, done = stored.once(
-            ("fit", how), lambda: _fitted(families, network.measurements, network.n_records, how, bar)
+        fit_families, shares, method_used = stored.once(
+            ("fit", method), lambda: _fit_network(families, network.measurements, network.n_records, method, bar)
         )
     groups = {}
-    if any(own.axes != given.axes for own, given in zip(fitted, families, strict=True)):
-        groups["/network"] = _network(fitted, shares, network.drawn)
-        shares = shares_given_parents(fitted, shares, families)
-    tree = tree_of({"/posterior": _posterior(shares, network.drawn), **groups})
+    if any(new.axes != old.axes for new, old in zip(fit_families, families, strict=True)):
+        groups["/network"] = _network_group(fit_families, shares, network.tables)
+        shares = shares_given_parents(fit_families, shares, families)
+    tree = tree_of({"/posterior": _posterior_group(shares, network.tables), **groups})
     tree.attrs = {
         "inference_library": "pymc_dirdp",
         "inference_library_version": library_version(),
-        "estimate": "the shares are fitted to noisy counts, and are no draw",
-        "consistency": done,
+        "estimate": "the shares are fitted to noisy counts, and are not a draw",
+        "consistency": method_used,
         "n_records": round(number_of_records(network.measurements)) if network.n_records is None else network.n_records,
-        "beta_tables": json.dumps([name for name, one in network.drawn.items() if one.family == "beta"]),
+        "beta_tables": json.dumps([name for name, table in network.tables.items() if table.family == "beta"]),
     }
     tree.attrs |= {"guarantee": str(stored.plan.guarantee), "adjacency": stored.plan.adjacency}
     if stored.reproducible:
@@ -161,43 +156,45 @@ def fit(
     return tree
 
 
-def _fitted(
+def _fit_network(
     families: Sequence[Family], measurements: tuple[Measurement, ...], n_records: int | None, consistency: str, bar: Bar
 ) -> tuple[Sequence[Family], dict[str, Array], str]:
-    """The families that were fitted, their shares, and how they were found."""
-    done = "tables"
+    """The families of the fit, their shares, and the method that was used."""
+    method = "tables"
     if consistency == "joint":
-        known = number_of_records(measurements) if n_records is None else n_records
-        joined = with_co_parents(families, measurements, known)
+        n = number_of_records(measurements) if n_records is None else n_records
+        joint_families = with_co_parents(families, measurements, n)
         try:
-            return joined, fit_jointly(joined, measurements, n_records, bar), "joint"
+            return joint_families, fit_jointly(joint_families, measurements, n_records, bar), "joint"
         except EliminationError as error:
-            done = f"tables, because the whole network is too large: {error}"
-    return families, fit_tables(families, measurements, n_records, bar), done
+            method = f"tables, because the whole network is too large: {error}"
+    return families, fit_tables(families, measurements, n_records, bar), method
 
 
-def _posterior(shares: dict[str, Array], drawn: dict[str, ReleasedTable]) -> xr.Dataset:
+def _posterior_group(shares: dict[str, Array], tables: dict[str, ReleasedTable]) -> xr.Dataset:
     variables = {}
-    for name, one in drawn.items():
+    for name, table in tables.items():
         # A Beta variable is the probability of success, the first of its two categories.
-        values = shares[name][..., 0] if one.family == "beta" else shares[name]
-        labels: tuple[tuple[str, Any], ...] = (("chain", [0]), ("draw", [0]), *one.share_labels)
-        coords = {dim: found for dim, found in labels if found is not None}
-        # A copy: the fit is computed once for a release, and an estimate may be changed.
-        values = np.broadcast_to(values, one.draws.shape[1:])[None, None].copy()
+        values = shares[name][..., 0] if table.family == "beta" else shares[name]
+        labels: tuple[tuple[str, Any], ...] = (("chain", [0]), ("draw", [0]), *table.share_labels)
+        coords = {dim: names for dim, names in labels if names is not None}
+        # A copy, because the fit is cached and users may change an estimate.
+        values = np.broadcast_to(values, table.draws.shape[1:])[None, None].copy()
         variables[name] = xr.DataArray(values, coords, [dim for dim, _ in labels])
     return xr.Dataset(variables)
 
 
-def _network(families: Sequence[Family], shares: dict[str, Array], drawn: dict[str, ReleasedTable]) -> xr.Dataset:
-    """The tables that were fitted, one draw, where some have further parents."""
-    known = {dim: labels for one in drawn.values() for dim, labels in one.share_labels if labels is not None}
+def _network_group(
+    families: Sequence[Family], shares: dict[str, Array], tables: dict[str, ReleasedTable]
+) -> xr.Dataset:
+    """The fitted tables with additional parents, as one draw."""
+    labels = {dim: names for table in tables.values() for dim, names in table.share_labels if names is not None}
     variables = {}
     for family in families:
-        is_beta = drawn[family.name].family == "beta"
+        is_beta = tables[family.name].family == "beta"
         values = shares[family.name][..., 0] if is_beta else shares[family.name]
         dims = family.parents if is_beta else family.axes
-        coords = {"chain": [0], "draw": [0]} | {dim: known[dim] for dim in dims if dim in known}
+        coords = {"chain": [0], "draw": [0]} | {dim: labels[dim] for dim in dims if dim in labels}
         variables[family.name] = xr.DataArray(values[None, None].copy(), coords, ("chain", "draw", *dims))
     return xr.Dataset(variables)
 
@@ -205,109 +202,101 @@ def _network(families: Sequence[Family], shares: dict[str, Array], drawn: dict[s
 @final
 @dataclass(frozen=True, eq=False)
 class Network:
-    """The tables of a release whose records are the same, and the noisy counts that it published of them.
+    """The tables of a release, all of the same records, and their published noisy counts.
 
     Attributes
     ----------
     families : tuple of Family
-        One for each table. A variable with one category has no parents here.
+        The family of each table. A variable with one category has no parents here.
     measurements : tuple of Measurement
     n_records : int or None
         None if it is private.
-    drawn : dict of str to ReleasedTable
-        The tables as the release holds them, by name.
-    of_marginals : bool
-        Whether marginals of the tables were measured, and not the tables alone.
+    tables : dict of str to ReleasedTable
+        The tables of the release, by name.
+    has_marginals : bool
+        Whether marginals of the tables were measured in addition to the tables.
     """
 
     families: tuple[Family, ...]
     measurements: tuple[Measurement, ...]
     n_records: int | None
-    drawn: dict[str, ReleasedTable]
-    of_marginals: bool
+    tables: dict[str, ReleasedTable]
+    has_marginals: bool
 
     def refuse_parts(self) -> None:
-        """An error if some parent has no table, or the tables depend on each other in a circle."""
-        own = {family.variable for family in self.families}
-        apart = "Take consistency='tables', which takes each table by itself."
-        if orphans := {parent for family in self.families for parent in family.parents} - own:
+        """Raise an error if a parent has no table, or the tables depend on each other in a cycle."""
+        variables = {family.variable for family in self.families}
+        advice = "Pass consistency='tables', which fits each table by itself."
+        if orphans := {parent for family in self.families for parent in family.parents} - variables:
             raise ArgumentError(
-                f"The release has no table of {min(orphans)!r}, which is a parent in it, so it is no whole network. "
-                f"{apart}"
+                f"The release has no table of {min(orphans)!r}, a parent in another table, so it is not a whole "
+                f"network. {advice}"
             )
         try:
             TopologicalSorter({family.variable: family.parents for family in self.families}).prepare()
         except CycleError:
             raise ArgumentError(
-                f"The tables depend on each other in a circle, so they are no network. {apart}"
+                f"The tables depend on each other in a cycle, so they are not a network. {advice}"
             ) from None
 
 
 def network_of(release: Published) -> Network:
-    """The tables of a release by noise on counts, as those of one network, or of parts of one.
+    """The tables of a release of noisy counts, as one network or parts of one.
 
     Raises
     ------
     ReleaseError
-        If it is no release, is damaged, or contradicts itself.
+        If it is not a release, is damaged, or contradicts itself.
     ArgumentError
-        If a table was not released by noise on counts, or tables are not those of the same records.
+        If a table was released without noisy counts, or the tables do not have the same records.
     """
-    found, measurements, n_records = measurements_of(release)
+    measured_families, measurements, n_records = measurements_of(release)
     stored = open_release(release)
-    _refuse_other_records(stored)
-    drawn = stored.tables
-    # A variable with one category has no noisy counts, and may be a parent.
-    others = sorted(drawn.keys() - {family.name for family in found})
-    families = (*found, *(Family(name, (_variable(drawn[name]),), (1,)) for name in others))
-    _refuse_others(families)
-    return Network(families, measurements, n_records, drawn, stored.is_estimate)
-
-
-def _variable(drawn: ReleasedTable) -> str:
-    """The variable of a table, by the name that its axis has in the table of counts."""
-    return drawn.cell_labels[-1][0]
-
-
-def _refuse_other_records(stored: LoadedRelease) -> None:
     if stored.plan.privacy_unit.n_records_is_public and len({part.n_records for part in stored.plan.parts}) > 1:
         raise ArgumentError(
-            "The tables hold different numbers of records, so nothing is fitted to them together. Release tables of "
-            "other records as models of their own."
+            "The tables have different numbers of records, so they cannot be fitted together. Release tables of "
+            "different records as separate models."
         )
+    tables = stored.tables
+    # A variable with one category has no noisy counts, and may be a parent.
+    constants = sorted(tables.keys() - {family.name for family in measured_families})
+    # The last axis of a table of counts is that of its variable.
+    constant_families = (Family(name, (tables[name].cell_labels[-1][0],), (1,)) for name in constants)
+    families = (*measured_families, *constant_families)
+    _refuse_several_networks(families)
+    return Network(families, measurements, n_records, tables, stored.is_estimate)
 
 
-def _refuse_others(families: Sequence[Family]) -> None:
-    """Refuse tables that are not tables of the same records."""
-    own: dict[str, str] = {}
+def _refuse_several_networks(families: Sequence[Family]) -> None:
+    """Refuse tables that cannot belong to one network."""
+    table_of: dict[str, str] = {}
     sizes: dict[str, int] = {}
     for family in families:
-        if (other := own.setdefault(family.variable, family.name)) != family.name:
+        if (other := table_of.setdefault(family.variable, family.name)) != family.name:
             raise ArgumentError(
-                f"{other!r} and {family.name!r} both hold shares of {family.variable!r}, so they are no tables of a "
-                "network, and nothing is fitted to them together. Release them as models of their own."
+                f"{other!r} and {family.name!r} both have shares of {family.variable!r}, so they are not tables of one "
+                "network and cannot be fitted together. Release them as separate models."
             )
         for axis, size in zip(family.axes, family.shape, strict=True):
             if sizes.setdefault(axis, size) != size:
                 raise ArgumentError(
-                    f"The axis {axis!r} has different lengths in different tables, so they are no tables of a network."
+                    f"The axis {axis!r} has different lengths in different tables, so they are not tables of one "
+                    "network."
                 )
 
 
 def measurements_of(release: Published) -> tuple[tuple[Family, ...], tuple[Measurement, ...], int | None]:
-    """What a release says of its tables.
-
-    The families of variables, noisy counts of marginals, and the number of records.
+    """The families of variables, the noisy counts of marginals, and the number of records of a release.
 
     Parameters
     ----------
     release : xarray.DataTree
-        From :func:`pymc_dirdp.sample`, of tables that are released by noise on counts.
+        From :func:`pymc_dirdp.sample`, with noise on counts.
 
     Returns
     -------
     families : tuple of Family
-        One for each table with two categories or more, by the name of the table.
+        The family of each table with at least two categories, with the name of the table.
     measurements : tuple of Measurement
     n_records : int or None
         None if it is private.
@@ -315,9 +304,9 @@ def measurements_of(release: Published) -> tuple[tuple[Family, ...], tuple[Measu
     Raises
     ------
     ReleaseError
-        If it is no release, is damaged, or contradicts itself.
+        If it is not a release, is damaged, or contradicts itself.
     ArgumentError
-        If a table was not released by noise on counts.
+        If a table was released without noisy counts.
     """
     stored = open_verified(release)
     families, measurements = [], []
@@ -325,14 +314,12 @@ def measurements_of(release: Published) -> tuple[tuple[Family, ...], tuple[Measu
         if table.prior.shape[-1] == 1:
             continue
         dims = tuple(dim for dim, _ in table.cell_labels)
-        family, own = measurements_of_table(name, dims, table.mechanism, table.output)
+        family, table_measurements = measurements_of_table(name, dims, table.mechanism, table.output)
         families.append(family)
-        measurements += own
+        measurements += table_measurements
     sizes = {part.n_records for part in stored.plan.parts} if stored.plan.privacy_unit.n_records_is_public else set()
     return tuple(families), tuple(measurements), sizes.pop() if len(sizes) == 1 else None
 
-
-Integers = NDArray[np.int64]
 
 _NO_COUNTS: Integers = np.empty(0, dtype=np.int64)
 
@@ -345,12 +332,12 @@ class DrawnTable:
     Attributes
     ----------
     labels : tuple of (str, list)
-        The name of each axis of the table, and the labels along it if it has any; the last axis is that of the
-        variable whose shares they are, and the others are its parents.
+        The name of each axis of the table, and its labels if there are any. The last axis is the variable, and the
+        others are its parents.
     shares : array, shape (draws, ...)
-        The last axis adds up to 1.
+        Shares add up to 1 over the last axis.
     counts : array of int, shape (draws, ...)
-        The counts that the shares were drawn with; empty for the draws of a release itself, which keeps none.
+        The counts drawn with the shares; empty for draws stored in a release, which have none.
     is_beta : bool
         Whether the variable is the outcome of a Beta table.
     """
@@ -372,30 +359,30 @@ def _is_release(tree: Any) -> bool:
 
 
 def is_analysis(tree: Any) -> bool:
-    """Whether a tree is what `dirdp.analyse` returns, and not a release."""
+    """Whether a tree is an analysis from `dirdp.analyse`, and not a release."""
     return not _is_release(tree) and "latent_counts" in getattr(tree, "children", {})
 
 
 def is_estimate(tree: Any) -> bool:
-    """Whether a tree holds one estimate of the shares, and no draws: of `dirdp.fit`, or a release of marginals."""
+    """Whether a tree has one estimate of the shares instead of draws: from `dirdp.fit`, or a release of marginals."""
     return open_release(tree).is_estimate if _is_release(tree) else "estimate" in getattr(tree, "attrs", ())
 
 
 def records_of_estimate(tree: Published) -> int:
-    """The number of records that an estimate tells, or an error if it tells none."""
+    """The number of records of an estimate, or an error if it has none."""
     if not _is_release(tree):
         return integer(0, n_records=getattr(tree, "attrs", {}).get("n_records"))
     plan = open_release(tree).plan
     sizes = {part.n_records for part in plan.parts} if plan.privacy_unit.n_records_is_public else set()
     if len(sizes) != 1:
-        raise ArgumentError("The number of records is private. Pass n_records=, or take dirdp.fit(release).")
+        raise ArgumentError("The number of records is private. Pass n_records=, or pass dirdp.fit(release).")
     return sizes.pop() or 0
 
 
-def of_release(release: Published) -> dict[str, DrawnTable]:
-    """The draws that a release holds itself, or the estimate of `dirdp.fit`."""
+def stored_draws(release: Published) -> dict[str, DrawnTable]:
+    """The draws stored in a release, or the estimate of `dirdp.fit`."""
     if not _is_release(release) and is_estimate(release):
-        return _of_estimate(release)
+        return _tables_of_estimate(release)
     return {
         name: _table(table.share_labels, table.draws, name, is_beta=table.family == "beta")
         for name, table in open_release(release).tables.items()
@@ -405,117 +392,115 @@ def of_release(release: Published) -> dict[str, DrawnTable]:
 def _table(
     labels: ListedLabels, values: Array, name: str, *, is_beta: bool, counts: Integers = _NO_COUNTS
 ) -> DrawnTable:
-    """A table of draws, shape `(draws, ...)`; of a Beta those of success, to which those of failure are put."""
+    """A table of draws, shape `(draws, ...)`. For a Beta, `values` are those of success, and failure is added."""
     if is_beta:
         labels = (*labels, (f"{name}_outcome", ["success", "failure"]))
         values = np.stack([values, np.maximum(1 - values, 0.0)], axis=-1)
-    # What stands for a share that was drawn as 0: its logarithm is finite.
+    # A share of 0 becomes the least positive double, so that its logarithm is finite.
     return DrawnTable(labels, np.maximum(values, np.finfo(np.float64).tiny), counts, is_beta=is_beta)
 
 
-def analysed(release: Published, draws: int, random_seed: Seed) -> xr.DataTree:
-    """An analysis of a release, or an error that says who can make one."""
+def _analysis(release: Published, draws: int, random_seed: Seed) -> xr.DataTree:
+    """An analysis of a release, or an error that says how to make one."""
     try:
         return analyse(release, draws, chains=1, random_seed=random_seed, progressbar=False)
     except ReleaseError:
         raise
     except ArgumentError as error:
         raise ArgumentError(
-            f"{error} These are arguments of dirdp.analyse: pass what it returns instead of the release."
+            f"{error} These are arguments of dirdp.analyse. Pass its result instead of the release."
         ) from error
 
 
-def given_release(tree: Published, draws: int | None, random_seed: Seed) -> dict[str, DrawnTable]:
-    """Draws given a release: those of an analysis, or of one that is made here.
-
-    An estimate counts as one draw.
+def draws_given_release(tree: Published, draws: int | None, random_seed: Seed) -> dict[str, DrawnTable]:
+    """Draws given a release, from an analysis that is passed or made here. An estimate counts as one draw.
 
     Parameters
     ----------
     tree : xarray.DataTree
         A release, an analysis of one, or an estimate.
     draws : int or None
-        How many; an analysis has its own. By default 4000, or fewer where those would fill much memory; and the fit of
-        a release of marginals.
+        The number of draws; None if `tree` is an analysis or an estimate. By default 4000, or fewer to save memory. A
+        release of marginals is fitted by default.
     random_seed : int, SeedSequence, Generator or None
     """
     if is_estimate(tree) and not _is_release(tree):
         if draws is not None:
-            raise ArgumentError("An estimate has no draws. Leave draws out, or pass the release that was fitted.")
-        return _of_estimate(tree)
+            raise ArgumentError("An estimate has no draws. Leave draws= out, or pass the release.")
+        return _tables_of_estimate(tree)
     if draws is None and is_estimate(tree):
-        return _fitted_jointly(tree)
+        return _default_estimate(tree)
     if is_analysis(tree):
         if draws is not None:
-            raise ArgumentError("An analysis has its own draws. Leave draws out, or pass the release itself.")
-        return _of_analysis(tree)
+            raise ArgumentError("An analysis has its own draws. Leave draws= out, or pass the release.")
+        return _tables_of_analysis(tree)
     if draws is None:
         cells = sum(math.prod(table.draws.shape[1:]) for table in open_release(tree).tables.values())
-        # Draws of an analysis that is made here, and how many shares they may hold together.
+        # At most 4000 draws, or 10**7 shares in all.
         draws = min(4000, max(100, 10**7 // cells))
-    return _of_analysis(analysed(tree, integer(1, draws=draws), random_seed))
+    return _tables_of_analysis(_analysis(tree, integer(1, draws=draws), random_seed))
 
 
-def _fitted_jointly(release: Published) -> dict[str, DrawnTable]:
-    """The tables that fit all marginals of a release at once, or those of the release if they are parts of a network.
+def _default_estimate(release: Published) -> dict[str, DrawnTable]:
+    """The joint fit of a release of marginals, which predicts better than its stored fit of each table by itself.
 
-    A release of marginals holds what is fitted table by table, which is quick; the joint fit predicts better.
+    The stored fit if the tables are not a whole network.
     """
     with suppress(ArgumentError):
-        return _of_estimate(fit(release, progressbar=False))
-    return of_release(release)
+        return _tables_of_estimate(fit(release, progressbar=False))
+    return stored_draws(release)
 
 
 def _shares(draws: xr.DataArray, *, is_beta: bool) -> Array:
-    """Draws of shares with dims `chain` and `draw` first, as an array of shape `(draws, ...)`; others are refused."""
+    """Valid draws of shares, with dims `chain` and `draw` first, as an array of shape `(draws, ...)`."""
     values = np.asarray(draws.values, dtype=np.float64)
     single = draws.dtype == np.float32
-    # How nearly shares add up to 1, for any number of categories that is in use.
-    near = 1e-5 if single else 1e-9
+    # The rounding error of sums of shares, for any realistic number of categories.
+    tolerance = 1e-5 if single else 1e-9
     total = 1.0 if is_beta else values.sum(axis=-1, keepdims=True)
-    if not (np.all((values >= 0) & (values <= 1 + near)) and np.all(np.abs(total - 1) < near)):
+    if not (np.all((values >= 0) & (values <= 1 + tolerance)) and np.all(np.abs(total - 1) < tolerance)):
         raise ArgumentError(
-            f"The draws of {draws.name!r} are no shares: each lies in [0, 1]"
-            + ("." if is_beta else f", and over {draws.dims[-1]!r} they add up to 1.")
+            f"The draws of {draws.name!r} are not shares, which are in [0, 1]"
+            + ("." if is_beta else f" and add up to 1 over {draws.dims[-1]!r}.")
         )
-    # Those in single precision add up to 1 as nearly as that can be.
+    # Shares in single precision are normalised in double precision.
     values = values / total if single else values
     return np.asarray(values.reshape(-1, *values.shape[2:]))
 
 
-def _of_estimate(estimate: Any) -> dict[str, DrawnTable]:
-    found: dict[str, DrawnTable] = {}
-    tables = estimate["posterior"].to_dataset() if "posterior" in estimate else xr.Dataset()
-    whole = estimate["network"].to_dataset() if "network" in estimate else tables
+def _tables_of_estimate(estimate: Any) -> dict[str, DrawnTable]:
+    posterior = estimate["posterior"].to_dataset() if "posterior" in estimate else xr.Dataset()
+    network = estimate["network"].to_dataset() if "network" in estimate else posterior
     try:
         betas = json.loads(estimate.attrs["beta_tables"])
-        known = set(betas) <= set(tables) == set(whole) != set()
+        is_complete = set(betas) <= set(posterior) == set(network) != set()
     except (LookupError, TypeError, ValueError):
-        known = False
-    if not known:
-        raise ArgumentError("Expected a release, an analysis, or an estimate of dirdp.fit; this estimate is damaged.")
-    for name, draws in whole.data_vars.items():
+        is_complete = False
+    if not is_complete:
+        raise ArgumentError("Expected a release, an analysis, or an estimate of dirdp.fit. This estimate is damaged.")
+    tables: dict[str, DrawnTable] = {}
+    for name, draws in network.data_vars.items():
         is_beta = name in betas
-        found[str(name)] = _table(labels_of(draws), _shares(draws, is_beta=is_beta), str(name), is_beta=is_beta)
-    return found
+        tables[str(name)] = _table(labels_of(draws), _shares(draws, is_beta=is_beta), str(name), is_beta=is_beta)
+    return tables
 
 
-def _of_analysis(analysis: Any) -> dict[str, DrawnTable]:
+def _tables_of_analysis(analysis: Any) -> dict[str, DrawnTable]:
     posterior, latent = (analysis[name].to_dataset() for name in ("posterior", "latent_counts"))
-    return {str(name): _drawn_with_counts(posterior, drawn) for name, drawn in latent.data_vars.items()}
+    return {str(name): _table_with_counts(posterior, counts) for name, counts in latent.data_vars.items()}
 
 
-def _drawn_with_counts(posterior: xr.Dataset, drawn: xr.DataArray) -> DrawnTable:
-    name = str(drawn.name)
-    if name not in posterior or not {"chain", "draw"} < set(drawn.dims):
-        raise ArgumentError(f"The analysis has no draws of the shares and the counts of {name!r} together.")
-    counts = drawn.transpose("chain", "draw", ...)
+def _table_with_counts(posterior: xr.Dataset, counts: xr.DataArray) -> DrawnTable:
+    name = str(counts.name)
+    if name not in posterior or not {"chain", "draw"} < set(counts.dims):
+        raise ArgumentError(f"The analysis does not have draws of both the shares and the counts of {name!r}.")
+    counts = counts.transpose("chain", "draw", ...)
     shares = posterior[name].transpose("chain", "draw", ...)
     is_beta = shares.ndim < counts.ndim
     labels = labels_of(shares)
     if counts.shape != (*shares.shape, 2) if is_beta else counts.shape != shares.shape:
-        raise ArgumentError(f"The analysis has counts of {name!r} in another shape than its shares.")
+        raise ArgumentError(f"The counts and the shares of {name!r} in the analysis have different shapes.")
     if counts.dtype.kind != "i" or np.any(counts.values < 0):
-        raise ArgumentError(f"The analysis holds something else than counts of {name!r}.")
-    found = counts.values.reshape(-1, *counts.shape[2:])
-    return _table(labels, _shares(shares, is_beta=is_beta), name, is_beta=is_beta, counts=found)
+        raise ArgumentError(f"The counts of {name!r} in the analysis are not non-negative integers.")
+    count_draws = counts.values.reshape(-1, *counts.shape[2:])
+    return _table(labels, _shares(shares, is_beta=is_beta), name, is_beta=is_beta, counts=count_draws)

@@ -1,6 +1,6 @@
-"""All tables of a network fitted together, so that they agree with every noisy marginal of the records.
+"""A joint fit of all tables of a network, so that they agree with every noisy marginal of the records.
 
-Marginals of a network follow from its tables by variable elimination: a plan of products of two tables and of sums.
+Variable elimination computes marginals of a network from its tables, as products of two tables and sums.
 """
 
 import math
@@ -18,34 +18,33 @@ from pymc_dirdp.inference.table_fit import CLOSE, ROUGH, draws_of, fitted, noise
 from pymc_dirdp.progress import QUIET, Bar
 
 MAX_CELLS = 10**7
-"""A table that elimination needs on the way holds no more cells than that."""
+"""Maximum number of cells of an intermediate table of the elimination."""
 
 
 class EliminationError(ArgumentError):
-    """The marginals of a network cannot be computed, because a table on the way would be too large."""
+    """The marginals of a network cannot be computed, because an intermediate table would be too large."""
 
 
 @final
 class NetworkMarginals(Marginals):
-    """How marginals of a network follow from its tables, as products of two tables and sums, planned once.
+    """A reusable plan that computes marginals of a network from its tables, as products of two tables and sums.
 
     Parameters
     ----------
     families : sequence of Family
-        Of a network: each variable has one family, and parents have theirs.
-    wanted : sequence of tuple of str
+        The families of a network: one for each variable, including parents.
+    axes_of_marginals : sequence of tuple of str
         The variables of each marginal.
 
     Raises
     ------
     EliminationError
-        If a table on the way would have more than 10**7 cells.
+        If an intermediate table would have more than 10**7 cells.
 
     Notes
     -----
-    For each marginal that is part of no table made so far, the tables of its variables and of their ancestors are
-    multiplied. The variables that are not wanted are summed out, one after the other; next comes the one whose factors
-    together have the fewest cells.
+    A marginal that is not part of an earlier table is computed from the tables of its variables and of their ancestors.
+    All other variables are summed out one by one, in the order of the number of cells of the product of their factors.
 
     Examples
     --------
@@ -58,13 +57,13 @@ class NetworkMarginals(Marginals):
 
     given_parents: ClassVar[bool] = True
 
-    def __init__(self, families: Sequence[Family], wanted: Sequence[Axes]) -> None:
+    def __init__(self, families: Sequence[Family], axes_of_marginals: Sequence[Axes]) -> None:
         self._number = {family.variable: i for i, family in enumerate(families)}
-        super().__init__(families, wanted)
+        super().__init__(families, axes_of_marginals)
 
     @override
     def _eliminated(self, axes: Axes) -> int:
-        # A family that is wanted whole is its parents' marginal times its own table.
+        # The marginal of a whole family is the marginal of its parents times its table.
         for family in self.families:
             if family.parents and set(family.axes) == set(axes):
                 return self._step((self._marginal(family.parents), self._number[family.variable]), axes)
@@ -73,20 +72,20 @@ class NetworkMarginals(Marginals):
         while others:
             variable = min(sorted(others), key=lambda name: self._cells(self._with(name, factors)))
             others.remove(variable)
-            own = self._with(variable, factors)
-            factors = [number for number in factors if number not in own]
-            factors.append(self._multiplied(own, without=variable))
-        return self._multiplied(factors, axes=axes)
+            multiplied = self._with(variable, factors)
+            factors = [number for number in factors if number not in multiplied]
+            factors.append(self._multiply(multiplied, without=variable))
+        return self._multiply(factors, axes=axes)
 
     def _factors(self, variables: set[str]) -> list[int]:
-        """The tables of some variables and of all their ancestors."""
-        found: set[str] = set()
-        waiting = set(variables)
-        while waiting:
-            variable = waiting.pop()
-            found.add(variable)
-            waiting |= set(self.families[self._number[variable]].parents) - found
-        return sorted(self._number[variable] for variable in found)
+        """The tables of these variables and of all their ancestors."""
+        ancestors: set[str] = set()
+        queue = set(variables)
+        while queue:
+            variable = queue.pop()
+            ancestors.add(variable)
+            queue |= set(self.families[self._number[variable]].parents) - ancestors
+        return sorted(self._number[variable] for variable in ancestors)
 
     def _with(self, variable: str, factors: Sequence[int]) -> list[int]:
         return [number for number in factors if variable in self._axes[number]]
@@ -94,17 +93,17 @@ class NetworkMarginals(Marginals):
     def _cells(self, factors: Sequence[int]) -> int:
         return math.prod(self._shape(tuple({axis for number in factors for axis in self._axes[number]})))
 
-    def _multiplied(self, factors: Sequence[int], *, axes: Axes | None = None, without: str | None = None) -> int:
-        """The product of factors, of which the last product sums a variable out or has the wanted order of axes."""
-        # The smallest ones are multiplied first.
-        left = sorted(factors, key=lambda number: (self._cells([number]), number))
-        product = left.pop(0)
-        while left:
-            other = left.pop(0)
-            together = tuple(dict.fromkeys((*self._axes[product], *self._axes[other])))
-            last = not left
-            rest = tuple(axis for axis in together if not (last and axis == without))
-            product = self._step((product, other), axes if last and axes is not None else rest)
+    def _multiply(self, factors: Sequence[int], *, axes: Axes | None = None, without: str | None = None) -> int:
+        """The product of factors. The last step sums out the variable `without`, or has the order of `axes`."""
+        # Small factors first.
+        queue = sorted(factors, key=lambda number: (self._cells([number]), number))
+        product = queue.pop(0)
+        while queue:
+            factor = queue.pop(0)
+            union = tuple(dict.fromkeys((*self._axes[product], *self._axes[factor])))
+            is_last = not queue
+            output_axes = tuple(axis for axis in union if not (is_last and axis == without))
+            product = self._step((product, factor), axes if is_last and axes is not None else output_axes)
         if axes is not None and self._axes[product] != axes:
             product = self._step((product,), axes)
         if without in self._axes[product]:
@@ -113,12 +112,12 @@ class NetworkMarginals(Marginals):
 
     @override
     def _step(self, inputs: tuple[int, ...], axes: Axes) -> int:
-        # A sum needs no more room than the table that there is already.
+        # A sum is no larger than its input.
         if len(inputs) > 1 and self._cells(inputs) > MAX_CELLS:
             raise EliminationError(
-                f"The marginal of {', '.join(map(repr, axes))} needs a product of {self._cells(inputs)} cells, and at "
-                f"most {MAX_CELLS} are computed. Take consistency='tables', which needs no marginals of the whole "
-                "network, or a structure with fewer parents."
+                f"The marginal of {', '.join(map(repr, axes))} needs a product of {self._cells(inputs)} cells, and the "
+                f"limit is {MAX_CELLS}. Pass consistency='tables', which needs no marginals of the whole network, or "
+                "use a structure with fewer parents."
             )
         return super()._step(inputs, axes)
 
@@ -126,19 +125,18 @@ class NetworkMarginals(Marginals):
 def fit_jointly(
     families: Sequence[Family], measurements: Sequence[Measurement], n_records: float | None, bar: Bar = QUIET
 ) -> dict[str, Array]:
-    """The shares of each variable given its parents, fitted together so that they agree with every noisy marginal.
+    """The shares of each variable given its parents, fitted jointly so that they agree with every noisy marginal.
 
-    As :func:`pymc_dirdp.inference.table_fit.fit_tables`, from whose tables it starts, but each measurement
-    is compared with the marginal of the whole network. So what is measured of a variable's children says something of
-    the variable. Effects have the scales that `fit_tables` finds for them, and the same mean takes the place of the
-    mode where noise hides most.
+    The fit starts from :func:`pymc_dirdp.inference.table_fit.fit_tables`, and compares each measurement with the
+    marginal of the whole network. So measurements of the children of a variable are informative about the variable.
+    Effects have the scales of `fit_tables`, and if noise dominates, the same mean replaces the mode.
 
     Parameters
     ----------
     families : sequence of Family
-        Of a network: each variable has one family, and parents have theirs.
+        The families of a network: one for each variable, including parents.
     measurements, n_records, bar
-        As for `fit_tables`. The bar counts two steps more than for `fit_tables`.
+        As for `fit_tables`. The bar has two more steps than for `fit_tables`.
 
     Raises
     ------
@@ -154,13 +152,13 @@ def fit_jointly(
     """
     n = number_of_records(measurements) if n_records is None else float(n_records)
     ordered = [family.sorted for family in families]
-    marginals = NetworkMarginals(ordered, [one.axes for one in measurements])
+    marginals = NetworkMarginals(ordered, [measurement.axes for measurement in measurements])
     posterior = LogLinearPosterior(marginals, measurements, n)
-    start, found = fitted(ordered, measurements, n, bar)
+    start, scales_of = fitted(ordered, measurements, n, bar)
     mode = posterior.coordinates(start)
-    scales = [found[family.name] for family in families]
+    scales = [scales_of[family.name] for family in families]
     for close in (ROUGH, CLOSE):
-        # The variance of the sample is that of the tables so far.
+        # The sampling variance at the current tables.
         posterior.reweighted(mode)
         mode = posterior.mode(mode, scales, close)
         bar.advance()
@@ -173,18 +171,18 @@ def fit_jointly(
 
 
 def shares_given_parents(
-    families: Sequence[Family], shares: Mapping[str, Array], wanted: Sequence[Family]
+    families: Sequence[Family], shares: Mapping[str, Array], other_families: Sequence[Family]
 ) -> dict[str, Array]:
-    """The shares of each variable given other parents than those of its own table, as marginals of a network.
+    """The shares of each variable given other parents than in its table, computed from marginals of a network.
 
     Parameters
     ----------
     families : sequence of Family
-        Of the network.
+        The families of the network.
     shares : mapping of str to array
-        By name of the family, in its shape.
-    wanted : sequence of Family
-        Of variables of the network.
+        The shares of each family, by its name and in its shape.
+    other_families : sequence of Family
+        Variables of the network with other parents.
 
     Examples
     --------
@@ -193,41 +191,40 @@ def shares_given_parents(
     >>> shares_given_parents(families, shares, [Family("p_b", ("b",), (2,))])["p_b"]
     array([0.6, 0.4])
     """
-    marginals = NetworkMarginals(families, [family.axes for family in wanted])
+    marginals = NetworkMarginals(families, [family.axes for family in other_families])
     values = marginals.values(marginals.run([shares[family.name] for family in families]))
-    return {family.name: proper_rows(table) for family, table in zip(wanted, values, strict=True)}
+    return {family.name: proper_rows(table) for family, table in zip(other_families, values, strict=True)}
 
 
 def with_co_parents(
-    families: Sequence[Family], measurements: Sequence[Measurement], n_records: float, *, most_cells: int = 10_000
+    families: Sequence[Family], measurements: Sequence[Measurement], n_records: float, *, max_cells: int = 10_000
 ) -> list[Family]:
-    """Families of the same variables, in which parents of one variable may depend on each other, too.
+    """Families of the same variables, in which parents of one variable may also depend on each other.
 
-    In a network, parents of one variable that no arc joins are independent given their own parents. The records'
-    parents are not, and a marginal that holds both says so. So from the last variable to the first, of any two of its
-    parents that were measured together the later one is given the earlier as a parent. The network then holds what was
-    measured, and what it says of a variable given its own parents follows as a marginal. Where the noise of a count of
-    both has a standard deviation above the average count, it hides how they depend on each other, and they stay as they
-    are.
+    A network assumes that unconnected parents of one variable are independent given their own parents. Records may
+    contradict this, and a marginal that includes both shows it. So from the last variable to the first, for any two of
+    its parents that were measured together, the earlier parent becomes a parent of the later one. The network can then
+    represent the measurement, and the shares of a variable given its original parents are a marginal. Pairs are not
+    connected if the noise of their counts has a standard deviation above the average count, which hides the dependence.
 
     Parameters
     ----------
     families : sequence of Family
-        Of a network: each variable has one family, and parents have theirs.
+        The families of a network: one for each variable, including parents.
     measurements : sequence of Measurement
     n_records : float
-    most_cells : int
-        No family is given more cells: the fit takes a second for so many.
+    max_cells : int
+        The maximum number of cells of a family with new parents, which a fit takes about a second for.
 
     Returns
     -------
     families : list of Family
-        In the same order. A family has its own parents first.
+        In the same order. The original parents of a family come first.
 
     References
     ----------
     Lauritzen and Spiegelhalter (1988), Local computations with probabilities on graphical structures, Journal of the
-    Royal Statistical Society B 50, 157-224, who join parents in this way.
+    Royal Statistical Society B 50, 157-224, for edges between parents.
 
     Examples
     --------
@@ -240,15 +237,15 @@ def with_co_parents(
     parents = {family.variable: list(family.parents) for family in families}
     order = list(TopologicalSorter({name: sorted(parents[name]) for name in sorted(parents)}).static_order())
     for variable in reversed(order):
-        together = sorted(parents[variable], key=order.index)
-        for place, later in enumerate(together):
-            for earlier in together[:place]:
+        ordered = sorted(parents[variable], key=order.index)
+        for place, later in enumerate(ordered):
+            for earlier in ordered[:place]:
                 cells = math.prod(sizes[axis] for axis in (earlier, later, *parents[later]))
-                if earlier in parents[later] or cells > most_cells or 1 in (sizes[earlier], sizes[later]):
+                if earlier in parents[later] or cells > max_cells or 1 in (sizes[earlier], sizes[later]):
                     continue
-                noise = [one.onto((earlier, later)) for one in measurements if {earlier, later} <= set(one.axes)]
+                pairs = [m.onto((earlier, later)) for m in measurements if {earlier, later} <= set(m.axes)]
                 average = n_records / (sizes[earlier] * sizes[later])
-                if any(one is not None and one.variance <= average**2 for one in noise):
+                if any(pair is not None and pair.variance <= average**2 for pair in pairs):
                     parents[later].append(earlier)
-    every = {family.name: (*parents[family.variable], family.variable) for family in families}
-    return [Family(name, axes, tuple(sizes[axis] for axis in axes)) for name, axes in every.items()]
+    all_axes = {family.name: (*parents[family.variable], family.variable) for family in families}
+    return [Family(name, axes, tuple(sizes[axis] for axis in axes)) for name, axes in all_axes.items()]

@@ -1,4 +1,4 @@
-"""A wide table as a PyMC model: a mixture of products, of which :func:`pymc_dirdp.sample` measures all pairs."""
+"""A wide table as a PyMC model: a mixture of products, which :func:`pymc_dirdp.sample` releases by pairs of columns."""
 
 from os import PathLike
 from typing import Any
@@ -33,43 +33,43 @@ def latent_class(
 ) -> pm.Model:
     """A wide table: a low-rank mixture of products, whose private release measures all pairs of columns.
 
-    It is for ten to some hundred columns, all of whose pairs are to be right, for synthetic records, and where nobody
-    knows which columns depend on each other. :func:`pymc_dirdp.sample` measures each column and each pair with noise,
-    :func:`pymc_dirdp.fit` finds the mixture, and nothing was chosen from the data.
+    Use it for ten to a few hundred columns if all pairs matter, for synthetic records, and if the dependence structure
+    is unknown. :func:`pymc_dirdp.sample` measures each column and each pair with noise, :func:`pymc_dirdp.fit` fits the
+    mixture, and nothing is chosen from the data.
 
     Parameters
     ----------
     records : data frame, mapping of str to one-dimensional array, table of an engine, or path
-        The records, as :func:`pymc_dirdp.count` takes them.
+        The records, in any form that :func:`pymc_dirdp.count` accepts.
     categories : mapping of str to sequence
-        The columns, at least two, and all values that each of them could take. They are public, so they are not taken
-        from the data. A column with one category costs nothing.
+        At least two columns, and all possible values of each. They are public, so they are not taken from the data. A
+        column with a single category costs no privacy.
     counts : str, optional
-        A column that says how many records each row of the records stands for.
+        The column with the number of records that each row stands for.
     otherwise : mapping of str to label, optional
-        For some columns the category that stands for missing and undeclared values.
+        The category for missing and undeclared values, for any of the columns.
     unit, contribution : str and int, optional
-        The column that says whose record it is, and how many records of each unit are counted at most.
+        The column that identifies the unit of each record, and the maximum number of records counted per unit.
 
     Returns
     -------
     model : pymc.Model
-        For a column `v` the Deterministic `p_v` with dims `(component, v)`, from normal coordinates of the components,
-        and the observed `records`, a row of category numbers for each. This model, and no copy of it, is released by
-        pairs.
+        The Deterministic `p_v` with dims `(component, v)` for each column `v`, computed from normal coordinates of the
+        components, and the observed `records`, with a row of category codes for each. The release by pairs is of this
+        model, not of a copy.
 
     Raises
     ------
     ArgumentError
-        If there are fewer than two columns with two categories, too many of them, or a name that no dim may have.
+        If there are fewer than two columns with two categories, too many columns, or a name that cannot be a dim.
     DataError
-        If a record holds a value that was not declared, or a missing one, or the columns have different lengths.
+        If a record has a missing or undeclared value, or the columns have different lengths.
 
     Notes
     -----
-    The logits of all components are `common + place @ slopes`, of rank 24: with normal coordinates that is close to a
-    log-linear model of all pairs, so three columns at once are close as well. Four and more are what pairs imply, and
-    rare combinations are lost in the noise.
+    The logits of all components are `common + place @ slopes`, of rank 24. With normal coordinates, this is close to a
+    log-linear model of all pairs, and tables of three columns are close as well. Tables of four or more columns are
+    extrapolated from pairs, and rare combinations are lost in the noise.
 
     References
     ----------
@@ -95,10 +95,10 @@ def latent_class(
     refuse_names(labels)
     for name, values in labels.items():
         refuse_labels(name, values)
-    if taken := {RECORDS, COMPONENT, "coordinate", "category", "column", "record"} & set(labels):
-        raise ArgumentError(f"{min(taken)!r} is a name of the model itself. Rename the column.")
+    if clash := {RECORDS, COMPONENT, "coordinate", "category", "column", "record"} & set(labels):
+        raise ArgumentError(f"{min(clash)!r} is a reserved name of the model. Rename the column.")
     if sum(len(values) > 1 for values in labels.values()) < 2:
-        raise ArgumentError("Expected at least two columns with two categories or more: else there is no pair.")
+        raise ArgumentError("Expected at least two columns with two or more categories.")
     bound = checked_bound(unit, contribution, distinct=False)
     codes = coded_records(
         records, labels, otherwise=checked_otherwise(otherwise, labels), bound=bound, counts_column=counts
@@ -109,7 +109,7 @@ def latent_class(
 
 
 def _model(labels: dict[str, list[Any]], codes: Integers) -> pm.Model:
-    """The mixture, with the records observed."""
+    """The mixture with observed records."""
     ends = np.cumsum([0, *map(len, labels.values())]).tolist()
     coords = {name: tuple(values) for name, values in labels.items()}
     with pm.Model(coords=coords | {COMPONENT: range(COMPONENTS), "coordinate": range(RANK)}) as model:
@@ -135,15 +135,15 @@ def _model(labels: dict[str, list[Any]], codes: Integers) -> pm.Model:
 
 
 def _log_proba(records: Any, shares: Any, starts: Any) -> Any:
-    """The logarithm of the probability of each record; the categories of its columns lie side by side from `starts`."""
-    # PyMC puts axes of length 1 before those of a parameter.
+    """The logarithm of the probability of each record. The categories of each column begin at its entry in `starts`."""
+    # PyMC adds leading axes of length 1 to a parameter.
     log_shares = pt.log(shares).reshape((COMPONENTS, -1))
     terms = log_shares[:, records + starts].sum(axis=-1)
     return pm.math.logsumexp(terms, axis=0, keepdims=False) - np.log(COMPONENTS)
 
 
 def _drawn(shares: NDArray[Any], starts: Integers, rng: np.random.Generator, size: tuple[int, ...]) -> Integers:
-    """Records of the mixture."""
+    """Random records of the mixture."""
     component = rng.integers(shares.shape[-2], size=size)
     shares = np.broadcast_to(shares, (*size, *shares.shape[-2:]))
     of_record = np.take_along_axis(shares, component[..., None, None], axis=-2)[..., 0, :]

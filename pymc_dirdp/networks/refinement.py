@@ -1,7 +1,7 @@
-"""Values of synthetic records changed one at a time, as long as the counts of pairs get nearer to what is expected.
+"""Refinement of synthetic records: single values change while this brings counts of pairs nearer to their expectation.
 
-Records that are drawn have a sampling error, which a few records show more than many. Each change lowers the sum of
-squares of all pairs' errors; changes that are made at once would overshoot.
+Random records have a sampling error, which is larger for few records. Each change lowers the sum of squared errors of
+all pairs. Simultaneous changes would overshoot.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ _SWEEPS = 2
 
 
 def refined(codes: Integers, lengths: Sequence[int], expected: Array, rng: np.random.Generator) -> Integers:
-    """Records whose counts of pairs are nearer to what is expected.
+    """Records whose counts of pairs are nearer to their expectation.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def refined(codes: Integers, lengths: Sequence[int], expected: Array, rng: np.ra
     lengths : sequence of int
         The number of categories of each column.
     expected : array, shape (categories, categories)
-        The expected count of each pair of categories of two columns, with those of all columns side by side.
+        The expected count of each pair of categories, with the categories of all columns side by side.
     rng : numpy.random.Generator
 
     Returns
@@ -40,17 +40,16 @@ def refined(codes: Integers, lengths: Sequence[int], expected: Array, rng: np.ra
     [[0, 0], [0, 0], [1, 1], [1, 1]]
     """
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    found = np.ascontiguousarray(codes, dtype=np.int64)
+    codes = np.ascontiguousarray(codes, dtype=np.int64)
     errors = -np.asarray(expected, dtype=np.float64)
-    # The pairs of the records themselves, a column of each at a time.
     for first in range(len(lengths)):
         for second in range(len(lengths)):
             if first != second:
-                np.add.at(errors, (starts[first] + found[:, first], starts[second] + found[:, second]), 1.0)
+                np.add.at(errors, (starts[first] + codes[:, first], starts[second] + codes[:, second]), 1.0)
     for _ in range(_SWEEPS):
-        if not compiled_sweep()(found, starts, errors, rng.permutation(found.size)):
+        if not compiled_sweep()(codes, starts, errors, rng.permutation(codes.size)):
             break
-    return found
+    return codes
 
 
 @cache
@@ -60,7 +59,7 @@ def compiled_sweep() -> Callable[..., int]:
 
 
 def _sweep(codes: Any, starts: Any, errors: Any, order: Any) -> int:
-    """Change each value for the one that lowers the sum of squares most, if any does. Returns how many were changed."""
+    """Change each value for the one that lowers the sum of squares most, if any does. Return the number of changes."""
     columns, changes = codes.shape[1], 0
     sums = np.zeros(errors.shape[0])
     for number in order:

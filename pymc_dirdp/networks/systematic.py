@@ -1,4 +1,4 @@
-"""Systematic sampling of categories: as many records have each as are expected."""
+"""Systematic sampling of categories: their counts are close to the expected counts."""
 
 import numpy as np
 
@@ -6,13 +6,13 @@ from pymc_dirdp.arrays import Array, Integers
 
 
 def systematic(row: Integers, shares: Array, rng: np.random.Generator) -> Integers:
-    """For each record a category from the shares of its row, with counts that hardly vary.
+    """Draw a category for each record from the shares of its row, with counts that hardly vary.
 
-    Each record has its category with exactly the probability of its row. Records are put in the order of their rows,
-    and at random within a row. Then the first category is given to one record whenever the sum of the probabilities so
-    far passes an integer plus one uniform number, and so on with each further category and the records that are
-    left. So the records of a row, and of rows that follow each other, that have a category are as many as expected, up
-    to one for each category before it.
+    The probability of each category of a record is exactly its share in the row. Records are sorted by row, in random
+    order within a row. For the first category, probabilities are summed along the records, and a record gets the
+    category if the sum passes an integer plus one uniform number there. The same follows for each further category and
+    the remaining records. The count of a category in a row, or in consecutive rows, differs from its expectation by at
+    most one, and one more for each category before it.
 
     Parameters
     ----------
@@ -35,16 +35,16 @@ def systematic(row: Integers, shares: Array, rng: np.random.Generator) -> Intege
     array([250, 750])
     """
     categories = shares.shape[1]
-    left = rng.permutation(len(row))
-    left = left[np.argsort(row[left], kind="stable")]
+    records = rng.permutation(len(row))
+    records = records[np.argsort(row[records], kind="stable")]
     codes = np.full(len(row), categories - 1, dtype=np.int64)
-    # The share of all categories that are still to come, for each row.
-    to_come = np.cumsum(shares[:, ::-1], axis=1)[:, ::-1]
+    # The share of this and all later categories, for each row.
+    tails = np.cumsum(shares[:, ::-1], axis=1)[:, ::-1]
     for category in range(categories - 1):
-        own, rest = shares[row[left], category], to_come[row[left], category]
-        probability = np.divide(own, rest, out=np.zeros(len(left)), where=rest > 0)
-        passed = np.floor(np.cumsum(probability) + rng.random())
-        taken = np.diff(passed, prepend=0.0) > 0
-        codes[left[taken]] = category
-        left = left[~taken]
+        share, tail = shares[row[records], category], tails[row[records], category]
+        probability = np.divide(share, tail, out=np.zeros(len(records)), where=tail > 0)
+        steps = np.floor(np.cumsum(probability) + rng.random())
+        has_category = np.diff(steps, prepend=0.0) > 0
+        codes[records[has_category]] = category
+        records = records[~has_category]
     return codes

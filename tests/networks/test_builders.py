@@ -82,8 +82,8 @@ def test_structures_can_be_written_in_several_ways(structure):
     [
         ({"class": ["legs"], "legs": ["class"]}, "cycle: (class -> legs -> class|legs -> class -> legs)"),
         ({"class": ["class"]}, "cycle: class -> class"),
-        ({"class": ["tail"]}, "no variable of the structure"),
-        ({"class": [], "legs": ["class", "class"]}, "a parent twice"),
+        ({"class": ["tail"]}, "not a variable of the structure"),
+        ({"class": [], "legs": ["class", "class"]}, "the same parent twice"),
         ({"class": [], "tail": []}, r"categories\['tail'\]"),
         ({"class": "legs", "legs": []}, "list of names"),
         ({}, "at least one variable"),
@@ -133,10 +133,10 @@ def test_large_counts_are_preserved(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("chain", "PyMC keeps"),
-        ("draw", "PyMC keeps"),
-        ("p_class", "'p_class' is a variable, and the name of a table of 'class'"),
-        ("n_class", "'n_class' is a variable, and the name of a table of 'class'"),
+        ("chain", "PyMC reserves"),
+        ("draw", "PyMC reserves"),
+        ("p_class", "'p_class' is a variable and also the table of 'class'"),
+        ("n_class", "'n_class' is a variable and also the table of 'class'"),
         ("a/b", "without '/'"),
         ("", "without '/'"),
         ("..", "without '/'"),
@@ -223,7 +223,7 @@ def test_views_of_a_graph_are_refused(view):
 def test_a_multigraph_says_what_to_pass():
     edges = View({("class", "legs", 0): {}})
     graph = SimpleNamespace(nodes=["class", "legs"], edges=edges, is_directed=lambda: True, is_multigraph=lambda: True)
-    with pytest.raises(dirdp.errors.ArgumentError, match=r"an arrow twice\. Pass networkx.DiGraph\(graph\)"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"parallel edges\. Pass networkx.DiGraph\(graph\)"):
         dirdp.bayesian_network(FRAME, graph, categories=CATEGORIES)
 
 
@@ -243,11 +243,11 @@ def test_the_class_may_be_a_column_of_the_features():
     found = counts_of(dirdp.naive_bayes(frame, "class", categories=CATEGORIES))
     for name, counts in counts_of(naive()).items():
         np.testing.assert_array_equal(found[name], counts)
-    with pytest.raises(dirdp.errors.ArgumentError, match=r"categories\['spam'\] to hold the classes"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"categories\['spam'\] to list the classes"):
         dirdp.naive_bayes(frame, "spam", categories=CATEGORIES)
     with pytest.raises(dirdp.errors.ArgumentError, match="no column 'class'"):
         dirdp.naive_bayes({"size": [], "legs": []}, "class", categories=CATEGORIES)
-    with pytest.raises(dirdp.errors.ArgumentError, match="target='size' another"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="target='size' name different columns"):
         dirdp.naive_bayes(frame, "class", categories=CATEGORIES, target="size")
 
 
@@ -400,7 +400,7 @@ def test_a_tree_of_features_is_beside_the_arcs_from_the_class():
     seen = np.exp(log_proba.values[(frame["a"] == 1) & (frame["b"] == 1), 1].mean())
     assert seen == pytest.approx(0.7, abs=0.05)
     for wrong in ({"class": ["a"]}, {"d": ["a"]}):
-        with pytest.raises(dirdp.errors.ArgumentError, match="no feature"):
+        with pytest.raises(dirdp.errors.ArgumentError, match="not a feature"):
             dirdp.naive_bayes(frame, y, categories=kinds, structure=wrong)
     with pytest.raises(dirdp.errors.ArgumentError, match="parent"):
         dirdp.naive_bayes(frame, y, categories=kinds, structure={"a": ["d"]})

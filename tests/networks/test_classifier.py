@@ -7,7 +7,7 @@ from scipy.stats import binom
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.networks import classifier as module
-from pymc_dirdp.networks.classifier import _POWERS, _levels, _log_odds, _said, _weights
+from pymc_dirdp.networks.classifier import _POWERS, _evidence_cells, _levels, _log_odds, _weights
 from pymc_dirdp.releases.opened import open_release
 from tests.networks.test_prediction import made
 
@@ -205,7 +205,7 @@ def test_what_was_saved_predicts_the_same_and_other_releases_are_refused(tmp_pat
         dirdp.save(release, path)
     again = dirdp.Classifier(*map(dirdp.load, paths))
     np.testing.assert_array_equal(again.predict_log_proba(records), one.predict_log_proba(records))
-    with pytest.raises(dirdp.errors.ArgumentError, match="a calibration belongs to them"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="so they have a calibration"):
         dirdp.Classifier(one.tables)
     for wrong in ((one.tables, other.calibration), (one.tables, one.tables)):
         with pytest.raises(dirdp.errors.ArgumentError, match="not the calibration of the first"):
@@ -217,7 +217,7 @@ def test_what_was_saved_predicts_the_same_and_other_releases_are_refused(tmp_pat
 
 def test_one_class_and_what_is_no_release_are_refused():
     records = independent(50, np.random.default_rng(3))
-    with pytest.raises(dirdp.errors.ArgumentError, match="two classes or more"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="at least two classes"):
         dirdp.Classifier.sample(GUARANTEE, records, np.zeros(50, int), categories=kinds(records) | {"class": [0]})
     release = made({"y": [], "q": ["y"]}, categories={"y": [0, 1], "q": [0, 1]})
     with pytest.raises(dirdp.errors.DirdpError):
@@ -270,7 +270,7 @@ def test_what_is_said_is_the_class_with_the_most_evidence_and_the_level_of_its_l
     alone = np.array([0.5, 0.3, 0.2])
     p = np.array([[0.52, 0.3, 0.18], [0.4, 0.35, 0.25], [0.0001, 0.0001, 0.9998], [0.1, 0.8, 0.1], [0.5, 0.5, 0.0]])
     with np.errstate(divide="ignore"):
-        found = _said(np.log(p), np.log(alone), 4)
+        found = _evidence_cells(np.log(p), np.log(alone), 4)
     assert np.isfinite(_log_odds(np.array([0.0, -1e-300, -1e-16, -800.0]))).all()
     # The log-odds rise by 0.08, 0.29, 9.9, 2.2 and 0.85; the levels end at 0.5, 2 and 8.
     assert found.tolist() == [0, 8, 8 + 3, 4 + 2, 4 + 1]

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.networks.fitting import given_release
+from pymc_dirdp.networks.fitting import draws_given_release
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": ["no", "yes"], "one": ["only"]}
 STRUCTURE = {"a": [], "b": ["a"], "one": []}
@@ -26,7 +26,7 @@ def release():
 
 
 def test_a_release_of_marginals_is_fitted_or_drawn_from(release):
-    fitted, drawn = given_release(release, None, 0), given_release(release, 400, 0)
+    fitted, drawn = draws_given_release(release, None, 0), draws_given_release(release, 400, 0)
     estimate = dirdp.estimate(release).tables
     for name in STRUCTURE:
         table = f"p_{name}"
@@ -51,7 +51,7 @@ def test_a_beta_has_the_shares_of_both_outcomes():
         rate = pm.Beta("rate", 1, 1, dims="group")
         pm.Binomial("wins", n=[300, 400], p=rate, observed=[100, 300], dims="group")
         release = dirdp.sample(TARGET, mechanism="marginals")
-    table = given_release(release, 300, 0)["rate"]
+    table = draws_given_release(release, 300, 0)["rate"]
     assert table.dims == ("group", "rate_outcome")
     np.testing.assert_allclose(table.shares.sum(axis=-1), 1)
     np.testing.assert_allclose(table.shares[..., 0].mean(axis=0), [1 / 3, 3 / 4], atol=0.1)
@@ -68,9 +68,9 @@ def test_what_holds_no_draws_is_refused(release):
 
     data = records(5)
     for changed, message in (
-        (dataset.drop_vars("p_b"), "no draws of the shares and the counts of 'p_b'"),
-        (dataset.assign(p_a=0.5 * dataset["p_a"]), r"no shares.*add up to 1"),
-        (dataset.assign(p_a=np.nan * dataset["p_a"]), "no shares"),
+        (dataset.drop_vars("p_b"), "does not have draws of both the shares and the counts of 'p_b'"),
+        (dataset.assign(p_a=0.5 * dataset["p_a"]), r"not shares.*add up to 1"),
+        (dataset.assign(p_a=np.nan * dataset["p_a"]), "not shares"),
     ):
         with pytest.raises(dirdp.errors.ArgumentError, match=message):
             dirdp.log_likelihood(given(changed), data)

@@ -204,7 +204,7 @@ def test_a_loose_release_is_the_network_of_the_data():
 
 def test_what_cannot_be_predicted():
     release = made(NAIVE)
-    with pytest.raises(dirdp.errors.ArgumentError, match="'tail' is no variable"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="'tail' is not a variable"):
         own_proba(release, FRAME, target="tail")
     with pytest.raises(dirdp.errors.DataError, match="'size'") as caught:
         own_proba(release, FRAME.assign(size="giant"))
@@ -221,7 +221,7 @@ def test_what_cannot_be_predicted():
         own_proba(made(NETWORK), FRAME)
     orphan = made(NAIVE)
     orphan["posterior"] = orphan["posterior"].to_dataset().drop_vars("p_class")
-    with pytest.raises(dirdp.errors.ArgumentError, match="target=, one of 'legs', 'size': each of them has parents"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"target=, one of 'legs', 'size'.*each of them has parents"):
         own_proba(orphan, FRAME)
     with pytest.raises(dirdp.errors.ArgumentError, match=r"no table of 'class'.*predict_log_proba"):
         own_likelihood(orphan, FRAME)
@@ -456,7 +456,7 @@ def test_an_analysis_predicts_as_its_release_does():
     assert not np.array_equal(plain, dirdp.predict_log_proba(release, records, draws=100, random_seed=1))
     with pytest.raises(dirdp.errors.ArgumentError, match="own draws"):
         dirdp.predict_log_proba(analysis, records, draws=100)
-    with pytest.raises(dirdp.errors.ArgumentError, match="own draws"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="does not have the draws"):
         dirdp.predict_log_proba(analysis, records, draws="released")
     for draws in (0, -1, 2.5):
         with pytest.raises(dirdp.errors.ArgumentError, match="draws"):

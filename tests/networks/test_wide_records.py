@@ -59,7 +59,7 @@ def test_many_records_are_taken_in_parts(release, monkeypatch):
     from pymc_dirdp.networks import wide_records
 
     whole = dirdp.log_likelihood(release, RECORDS)
-    monkeypatch.setattr(wide_records, "_AT_ONCE", 7)
+    monkeypatch.setattr(wide_records, "_BATCH", 7)
     np.testing.assert_array_equal(dirdp.log_likelihood(release, RECORDS), whole)
     empty = {name: values[:0] for name, values in RECORDS.items()}
     assert dirdp.log_likelihood(release, empty).shape == (0,)
