@@ -1,1 +1,1 @@
-"""Roots, integrals and tails. This room does not depend on anything about privacy."""
+"""Roots, integrals and tails. This package does not depend on anything about privacy."""

@@ -1,9 +1,9 @@
-"""Numbers of lists of integers whose norm is at most a radius, and the radius that several tables share.
+"""Numbers of lists of integers whose norm is at most a radius, and the common radius of several tables.
 
-With `w = t / (1 - t)` the generating function of such numbers is `f(1 + 2 w) / (1 - t)`. For the l1 norm in n cells f
-is the n-th power, because one cell adds `(1 + t) / (1 - t)`. For half the l1 norm of lists that add up to 0 it is the
-Legendre polynomial of degree n for n + 1 cells (see `legendre`). Both have positive coefficients in w, and that of
-`w**j / (1 - t)` at `t**R` is `C(R, j)`; so all sums here have positive terms.
+With `w = t / (1 - t)` the generating function of these numbers is `f(1 + 2 w) / (1 - t)`. For the l1 norm in n cells, f
+is the n-th power, because each cell has the factor `(1 + t) / (1 - t)`. For half the l1 norm of zero-sum lists of n + 1
+cells, f is the Legendre polynomial of degree n (see `log_legendre`). Both have positive coefficients in w, and the
+coefficient of `w**j / (1 - t)` at `t**R` is `C(R, j)`, so all sums here have positive terms.
 """
 
 import math
@@ -22,14 +22,14 @@ from pymc_dirdp.errors import ArgumentError
 @final
 @dataclass(frozen=True)
 class Ball:
-    """The lists of integers whose norm is at most a radius.
+    """Lists of integers whose norm is at most a radius.
 
     Attributes
     ----------
     cells : int
         The length of a list.
     zero_sum : bool
-        Whether the lists add up to 0, with half the l1 norm; otherwise all lists, with the l1 norm.
+        If True, only lists that add up to 0, with half the l1 norm. Otherwise all lists, with the l1 norm.
 
     Examples
     --------
@@ -42,21 +42,21 @@ class Ball:
 
     @property
     def dimension(self) -> int:
-        """How many of the integers are free."""
+        """The number of free integers."""
         return self.cells - self.zero_sum
 
     @property
     def smaller(self) -> "Ball":
-        """The ball with one cell less. Its points are as many as those that a step in one direction takes outside."""
+        """The ball with one cell less. It has as many points as a step in one direction takes out of this ball."""
         return Ball(self.cells - 1, self.zero_sum)
 
     def norm(self, lists: Array) -> Array:
-        """The norm along the last axis; infinite for lists that should add up to 0 and do not."""
+        """The norm along the last axis; with `zero_sum`, infinite for lists that do not add up to 0."""
         norm = np.abs(lists).sum(axis=-1)
         return np.asarray(np.where(adds_up_to_0(lists), norm / 2, np.inf) if self.zero_sum else norm)
 
     def points(self, radius: int) -> int:
-        """The number of lists: exact, for a radius of any size."""
+        """The exact number of lists, for a radius of any size."""
         total, term, n = 1, 1, self.dimension
         for j in range(min(n, radius)):
             if self.zero_sum:
@@ -67,10 +67,10 @@ class Ball:
         return total
 
     def shell(self, norm: int) -> list[int]:
-        """The numbers of lists with just this positive norm and 1, 2, ... gains; without zero sum, of cells but 0.
+        """The numbers of lists with exactly this positive norm and 1, 2, ... gains (without zero sum, nonzero cells).
 
-        The places of the gains, the gains as positive numbers with a sum, and the losses in the other cells, where 0 is
-        allowed, or the signs, are free choices.
+        The free choices are the places of the gains, the positive gains with their sum, and the losses in the other
+        cells, which may be 0, or (without zero sum) the signs.
         """
         d = self.cells
         if not self.zero_sum:
@@ -87,7 +87,7 @@ class Ball:
     def log_points(self, radii: ArrayLike) -> Array:
         """Logarithm of the number of lists for each radius.
 
-        The error is below `n * 2**-52` of the logarithm, n the dimension: 1e-12 for up to fifty cells.
+        The relative error is below `n * 2**-52` for the dimension n, for example 1e-12 for up to fifty cells.
         """
         s, n = np.asarray(radii, dtype=np.float64), self.dimension
         term, total = np.zeros(s.shape), np.zeros(s.shape)
@@ -101,7 +101,7 @@ class Ball:
         """Logarithms of the numbers of :meth:`shell` for the norms 1 to `most`, shape `(most, gains)`."""
         d, s = self.cells, np.arange(1, most + 1, dtype=np.float64)
         if self.zero_sum:
-            # C(s + d - 2, d - 2) as a running sum.
+            # C(s + d - 2, d - 2) as a sum of logarithms.
             first = math.log(d) + sum((np.log1p(s / i) for i in range(1, d - 1)), np.zeros(most))
         else:
             first = np.full(most, math.log(2 * d))
@@ -132,7 +132,7 @@ class Ball:
 
     @property
     def mean_square(self) -> float:
-        """The mean of the square of one cell over the square of the radius, in the limit of large ones."""
+        """The mean of the square of one cell over the square of the radius, in the limit of large radii."""
         n = self.dimension
         if self.zero_sum:
             return 4 * n * (2 * n + 1) / ((n + 1) ** 2 * (n + 2) ** 2)
@@ -142,17 +142,17 @@ class Ball:
 @final
 @dataclass(frozen=True)
 class JointBalls:
-    """Several lists of integers z whose largest norm over `records` has the weight `exp(-norm / scale)`.
+    """Several lists of integers z with the weight `exp(-max_k norm(z_k) / (records_k scale))`.
 
-    A radius r, an integer in units of 1 / `unit`, has a probability in proportion to `exp(-r / (scale * unit))` times
-    the number of lists with `norm(z_k) <= r * records_k / unit` for all k. Given r, the lists are independent and
-    uniform. So the weight of lists whose radius is at least r is a geometric series, which is `exp(-r / (scale unit))`.
+    A radius r, an integer in units of 1 / `unit`, has a probability proportional to `exp(-r / (scale * unit))` times
+    the number of lists with `norm(z_k) <= r * records_k / unit` for all k. Given r, lists are independent and uniform.
+    So the weight of lists with the least radius r is a geometric series, with the sum `exp(-r / (scale unit))`.
 
     Attributes
     ----------
     balls : tuple of Ball
     records : tuple of int
-        One for each ball, positive.
+        A positive number for each ball.
     scale : float
         Positive.
     """
@@ -161,55 +161,55 @@ class JointBalls:
     records: tuple[int, ...]
     scale: float
     unlikely: ClassVar[float] = 80.0
-    """Listed radii end where what is left has a probability below exp of minus this."""
+    """The probability of radii beyond the list is below exp of minus this number."""
     most_radii: ClassVar[int] = 2**20
-    """More radii are not listed."""
+    """Maximum number of radii in the list."""
 
     @property
     def unit(self) -> int:
-        """How many radii there are between a norm of one and two times `records`: their least common multiple."""
+        """The least common multiple of `records`, which is the number of radii for each unit of the norm."""
         return math.lcm(*self.records)
 
     @property
     def dimension(self) -> int:
-        """How many integers are free in all."""
+        """The total number of free integers."""
         return sum(ball.dimension for ball in self.balls)
 
     @cached_property
     def kinds(self) -> dict[tuple[Ball, int], int]:
-        """How often each ball occurs with each number of records."""
+        """The number of times that each ball occurs with each number of records."""
         return Counter(zip(self.balls, self.records, strict=True))
 
     def limits(self, records: int, radii: Integers) -> Integers:
-        """The largest norm of a list with so many records, for each radius."""
+        """The largest norm of a list with this number of records, for each radius."""
         return radii * records // self.unit
 
     @property
     def is_listed(self) -> bool:
-        """Whether there are so few radii that they are listed."""
+        """Whether the number of radii is small enough for a list."""
         return self._span * sum(set(self.records)) <= self.most_radii
 
     @property
     def _span(self) -> float:
-        """About the largest radius that is not too unlikely, over `unit`: of a sum of exponential variables."""
+        """Approximate upper quantile of the radius over `unit`, from a sum of exponential variables."""
         n = self.dimension
         return 2 + self.scale * (n + 12 * math.sqrt(n) + self.unlikely)
 
     @cached_property
     def listed(self) -> tuple[Integers, Array, Array]:
-        """The radii at which some limit grows, the logarithms of their probabilities, and those of their lists' weight.
+        """The radii at which a limit grows, their log-probabilities, and their log-weights.
 
-        The last is the probability of a radius over the number of its lists: what it adds to the probability of each.
+        The weight is the probability of a radius over the number of its lists, so its part of the probability of each.
 
         Raises
         ------
         ArgumentError
-            If there are too many.
+            If there are too many radii.
         """
         if not self.is_listed:
             raise ArgumentError(
-                f"The noise of scale {self.scale:g} has more than {self.most_radii} radii, too many to be listed. Ask "
-                "for a larger epsilon, or for fewer different numbers of records."
+                f"Noise of scale {self.scale:g} has more than {self.most_radii} radii, which is too many to list. Use "
+                "a larger epsilon, or fewer different numbers of records."
             )
         rate, span = 1 / (self.scale * self.unit), math.ceil(self._span)
         while True:
@@ -228,13 +228,13 @@ class JointBalls:
 
     @property
     def log_normaliser(self) -> float:
-        """Logarithm of the sum of the weights of all lists."""
+        """The logarithm of the sum of the weights of all lists."""
         _, _, weights = self.listed
         return float(np.log(-np.expm1(-1 / (self.scale * max(self.records)))) - weights[0])
 
     @cached_property
     def variances(self) -> tuple[float, ...]:
-        """The variance of one cell of each list; if radii are not listed, for continuous noise, up to 1e-6 of it."""
+        """The variance of one cell of each list. Without a list of radii that of continuous noise, within 1e-6."""
         if not self.is_listed:
             n = self.dimension
             square = (n + 1) * (n + 2) * self.scale**2
@@ -246,10 +246,10 @@ class JointBalls:
 
     @property
     def step_outside(self) -> float:
-        """The probability that a step of a person in every list makes the largest norm larger; never below the truth.
+        """An upper bound of the probability that one step of a person in every list increases the largest norm.
 
-        In one step the person has as many records as divide all of `records`. For unequal ones, or where radii are not
-        listed, it is that of randomised response, which is the largest possible.
+        A step is the greatest common divisor of `records`. For unequal `records`, or without a list of radii, the bound
+        is the probability of randomised response, which is the largest possible.
         """
         u = 1 / (self.scale * math.gcd(*self.records))
         most = 1 / (1 + math.exp(-u))
@@ -263,18 +263,18 @@ class JointBalls:
                 outside = ball.smaller.log_points(limits) - ball.log_points(limits)
                 inside += count * np.log1p(-np.exp(np.minimum(outside, 0)))
         probability = float(np.exp(logs) @ -np.expm1(inside)) / -math.expm1(-u)
-        # The errors of `log_points`, whose values are below the largest one here; and radii that are not listed.
+        # The errors of `log_points`, whose values are below the maximum here, and the radii beyond the list.
         error = 2.0**-50 * (self.dimension + 2) * (1 + float(np.abs(weights).max()))
         return min(probability * (1 + error) + math.exp(-self.unlikely / 2), most)
 
 
 def adds_up_to_0(noise: Array, *, rounding: float = 2.0**-50) -> NDArray[np.bool_]:
-    """Whether numbers along the last axis do. Very large noise is rounded to a double, cell by cell."""
+    """Whether numbers along the last axis add up to 0, up to the rounding of very large noise to doubles."""
     return np.asarray(np.abs(noise.sum(axis=-1)) <= rounding * np.abs(noise).sum(axis=-1))
 
 
 def _log(values: Array) -> Array:
-    """The logarithm, or minus infinity where there are no lists any more."""
+    """The logarithm, or minus infinity if there are no lists."""
     with np.errstate(divide="ignore"):
         logs: Array = np.log(np.maximum(values, 0.0))
     return logs

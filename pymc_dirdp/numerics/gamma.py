@@ -1,4 +1,4 @@
-"""Gamma and Beta distributions with small relative errors: tails, and remainders of series."""
+"""Tails of Gamma and Beta distributions, and remainders of series, with small relative errors."""
 
 import math
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from pymc_dirdp.numerics.quadrature import graded_breaks, integrate, nodes
 
 # Functions without their leading terms, computed without cancellation.
 #
-# Calibrations spend much of their time here, so a series is summed in place, and only where it is needed.
+# Calibration spends much of its time here, so series are summed in place, and only for small arguments.
 
 
-# Below this size a series is summed, whose error after 13 terms is below rounding.
+# Below this size a series is used, whose error after 13 terms is below rounding.
 _SMALL = 0.05
 
 
@@ -27,7 +27,7 @@ def log1p_less(x: Array) -> Array:
     near = x[small]
     series = np.zeros_like(near)
     for n in range(14, 1, -1):
-        # The sum goes from the last term to the first, so that small ones are not lost.
+        # From the last term to the first, so that small terms are not lost.
         series *= near
         series += (1.0 if n % 2 else -1.0) / n
     result[small] = series * near**2
@@ -49,7 +49,7 @@ def expm1_less(x: Array) -> Array:
 
 
 def stirling_remainder(a: float) -> float:
-    """`log Gamma(a) - (a - 1/2) log a + a - log(2 pi) / 2` for a positive number, which may be infinite."""
+    """`log Gamma(a) - (a - 1/2) log a + a - log(2 pi) / 2` for a positive or infinite number."""
     if a < 10:
         return float(gammaln(a)) - (a - 0.5) * math.log(a) + a - math.log(2 * math.pi) / 2
     x = 1 / a / a
@@ -59,7 +59,7 @@ def stirling_remainder(a: float) -> float:
 
 
 def digamma_less_log(x: Array) -> Array:
-    """`digamma(x) - log(x)` for positive numbers, without cancellation where they are large."""
+    """`digamma(x) - log(x)` for positive numbers, without cancellation for large numbers."""
     large = np.maximum(x, 10.0)
     y = 1 / large / large
     series = 1 / 12 - y * (1 / 120 - y * (1 / 252 - y * (1 / 240 - y * (1 / 132 - y * (691 / 32760 - y / 12)))))
@@ -67,15 +67,15 @@ def digamma_less_log(x: Array) -> Array:
     return np.where(x < 10, digamma(small) - np.log(small), -(0.5 + series / large) / large)
 
 
-# The lower tail of a Gamma distribution with a large shape, of which SciPy misses 30 % at 5 sigma and shape 1e8.
+# The lower tail of a Gamma distribution with a large shape. At 5 sigma and shape 1e8 SciPy has an error of 30 %.
 
 
 def regularized_lower[Real: (float, Array)](a: float, x: Real) -> Real:
     """`P[G_a < x]` for `a > 0` and a number or an array of `x >= 0`, within about 1e-11 relative."""
-    # Beyond 4.5 standard deviations below the mean SciPy sums 2000 terms of a power series, which needs some multiple
-    # of `sqrt(a)` terms. Up to this shape they suffice.
+    # More than 4.5 standard deviations below the mean, SciPy sums 2000 terms of a power series. The number of necessary
+    # terms is a multiple of `sqrt(a)`, and 2000 are enough up to this shape.
     if a <= 1e4:
-        return gammainc(a, x)  # type: ignore[no-any-return]  # of the type of x
+        return gammainc(a, x)  # type: ignore[no-any-return]  # It has the type of x.
     if isinstance(x, float):
         return float(regularized_lower(a, np.array([x]))[0])
     values: Array = np.asarray(gammainc(a, x))
@@ -93,7 +93,7 @@ def _far(a: float, x: Array) -> Array:
     leading = a * log1p_less((x - a) / a) + 0.5 * np.log(a / (2 * np.pi)) - stirling_remainder(a)
     k = a - 1 - x
     points, weights = nodes(np.linspace(0.0, 1.0, 32 + 1))
-    # The integral ends where its integrand has fallen to exp(-45).
+    # The integral ends at a bound where the integrand is exp(-45).
     end = np.minimum(1.0, 45.0 / k)[:, None]
     s = end * points
     # The exponent is (a - 1) log(1 - s) + x s, whose linear terms nearly cancel.
@@ -101,15 +101,15 @@ def _far(a: float, x: Array) -> Array:
     return np.asarray(np.exp(leading) * (integrand * (end * weights)).sum(axis=1))
 
 
-# Logarithms of Gamma ratios and tail probabilities, taken from the side on which they are small.
+# Logarithms of Gamma ratios, and tail probabilities computed from the side on which they are small.
 #
-# Each tail takes a number or an array. Beyond `_FAR` nats from where its distribution lies a tail is computed as its
-# leading power, whose relative error is `exp(-60) = 9e-27`: the argument underflows long before the power does.
+# Each tail accepts a number or an array. More than `_FAR` nats away from the bulk of its distribution, a tail is its
+# leading power with a relative error of `exp(-60) = 9e-27`, because the argument underflows long before the power.
 
 
 _FAR = 60.0
 LARGEST_EXPONENT = 700.0
-"""A double holds the exponential of this number."""
+"""The exponential of this number does not overflow."""
 
 
 def mean_digamma(a: float, r: float) -> float:
@@ -151,7 +151,7 @@ def gamma_lower[Real: (float, Array)](log_g: Real, a: float) -> Real:
 
 
 def _first_above[Real: (float, Array)](x: Real, *branches: tuple[float, Callable[[Real], Real]]) -> Real:
-    """Apply, elementwise, the first branch whose bound lies below `x`."""
+    """Apply, elementwise, the first branch whose bound is below `x`."""
     if isinstance(x, float):
         return next(float(f(x)) for bound, f in branches if x > bound)
     values = np.empty_like(x)

@@ -1,4 +1,4 @@
-"""The mode of a posterior by Newton's method, where second derivatives are known as products with vectors."""
+"""The mode of a posterior by Newton's method, with second derivatives as products with vectors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pymc_dirdp.arrays import Array
 
 Product = Callable[[Array], Array]
 
-# Solutions are found when the residual has fallen to that share of the right-hand side.
+# Solvers stop when the residual is this share of the right-hand side.
 _CLOSE = 0.02
 
 
@@ -20,26 +20,26 @@ def minimised(
     start: Array,
     close: float,
 ) -> Array:
-    """A point near a minimum, where the gradient is no longer than `close`, or as short as rounding lets it be.
+    """A point near a minimum, where the norm of the gradient is at most `close`, or limited by rounding.
 
-    The search ends after 500 steps at the latest and returns the last point. With noise far below one record, the
-    gradient there was seen to be more than a hundred times `close`.
+    The search ends after at most 500 steps and returns the last point. With noise far below one record, the norm of the
+    gradient there can be more than a hundred times `close`.
 
     Parameters
     ----------
     objective : callable
-        It takes a point, and returns the value and the gradient there.
+        A function that returns the value and the gradient at a point.
     curvature : callable
-        It takes a point, and returns the function that multiplies each row of an array of shape `(..., n)` by the
-        matrix of second derivatives there; or, if asked, by the Gauss-Newton matrix, which is the identity plus a
-        positive semidefinite one.
+        A function of a point and a flag. It returns a function that multiplies each row of an array of shape `(..., n)`
+        by the matrix of second derivatives there. If the flag is True, it multiplies by the Gauss-Newton matrix, which
+        is the identity plus a positive semidefinite matrix.
     start : array, shape (n,)
     close : float
 
     References
     ----------
     Steihaug (1983), The conjugate gradient method and trust regions in large scale optimization, SIAM Journal on
-    Numerical Analysis 20, 626-637, for what is done where the function is not convex. Frangella, Tropp and Udell
+    Numerical Analysis 20, 626-637, for functions that are not convex. Frangella, Tropp and Udell
     (2023), Randomized Nyström preconditioning, SIAM Journal on Matrix Analysis and Applications 44, 718-752.
     """
     x = start
@@ -51,28 +51,28 @@ def minimised(
             break
         if preconditioner is None:
             preconditioner = _Nystrom.of(curvature(x, True), len(x))
-        # Where the gradient is longer, the Gauss-Newton matrix takes the place of the second derivatives: steps are
-        # longer. A step is found when the residual of its equation has fallen to that share of the gradient.
+        # While the gradient is long, the Gauss-Newton matrix replaces the second derivatives, because its steps are
+        # longer. The last argument is the final residual of the equation, relative to the gradient.
         step, steps = _solved(curvature(x, length > 10.0), -gradient, preconditioner, 0.05)
         # After more than a few steps a new preconditioner pays.
         if steps > 100:
             preconditioner = None
         slope = float(gradient @ step)
-        # Newton's method halves a step so often at most.
+        # At most this number of halved steps.
         for halves in range(40):
             proposal = x + 0.5**halves * step
             result = objective(proposal)
             if result[0] <= value + 1e-4 * 0.5**halves * slope:
                 break
         else:
-            # The value does not fall any more but for rounding.
+            # Further decreases of the value are rounding.
             break
         x, (value, gradient) = proposal, result
     return x
 
 
 def inverse_diagonal(product: Product, n: int) -> Array:
-    """An estimate of the diagonal of the inverse of a matrix, which is the identity plus a positive semidefinite one.
+    """An estimate of the diagonal of the inverse of the identity plus a positive semidefinite matrix.
 
     Each entry is unbiased, and sums of many entries have small errors (Hutchinson).
 
@@ -92,16 +92,16 @@ def inverse_diagonal(product: Product, n: int) -> Array:
     >>> inverse_diagonal(lambda v: v * [1.0, 2.0, 4.0], 3).round(3)
     array([1.  , 0.5 , 0.25])
     """
-    # Vectors of signs. What is random here is the same each time.
+    # The seed is fixed, so the result is reproducible.
     signs = np.random.default_rng(1).choice(np.array([-1.0, 1.0]), (8, n))
     solved, _ = _solved(product, signs, _Nystrom.of(product, n), _CLOSE)
     return np.asarray((signs * solved).mean(axis=0))
 
 
 def log_determinant(product: Product, n: int, *, most: int = 500) -> float:
-    """The logarithm of the determinant of a matrix, which is the identity plus a positive semidefinite one.
+    """The logarithm of the determinant of the identity plus a positive semidefinite matrix.
 
-    Of more than 500 dimensions that many are taken, at random, and the logarithm is no larger than the truth.
+    With more than `most` dimensions it is computed in a random subspace, which gives a lower bound.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def log_determinant(product: Product, n: int, *, most: int = 500) -> float:
         It multiplies each row of an array of shape `(..., n)` by the matrix.
     n : int
     most : int, default 500
-        Of more dimensions that many are taken.
+        The maximum number of dimensions of the subspace.
 
     Examples
     --------
@@ -140,24 +140,24 @@ def solve(product: Product, right: Array) -> Array:
 @final
 @dataclass(frozen=True, eq=False)
 class _Nystrom:
-    """The inverse of the identity plus an approximation of low rank, scaled to the smallest value that is known."""
+    """The inverse of the identity plus a low-rank approximation, scaled to its smallest eigenvalue."""
 
     vectors: Array
     factors: Array
 
     @classmethod
     def of(cls, product: Product, n: int) -> "_Nystrom":
-        # The number of dimensions that a preconditioner knows, and how many numbers it holds at most.
+        # A rank of at most 100, with at most 2e7 numbers.
         rank = max(1, min(n, 100, 2 * 10**7 // n))
         probes = _directions(n, rank)
         images = product(probes) - probes
-        values, turned = np.linalg.eigh(probes @ images.T)
+        values, rotation = np.linalg.eigh(probes @ images.T)
         positive = values > 1e-10 * max(values.max(), float(np.finfo(np.float64).tiny))
         vectors, roots, _ = np.linalg.svd(
-            (images.T @ turned[:, positive]) / np.sqrt(values[positive]), full_matrices=False
+            (images.T @ rotation[:, positive]) / np.sqrt(values[positive]), full_matrices=False
         )
-        known = roots**2
-        return cls(vectors.T, (known.min(initial=np.inf) + 1) / (known + 1) - 1 if known.size else known)
+        eigenvalues = roots**2
+        return cls(vectors.T, (eigenvalues.min(initial=np.inf) + 1) / (eigenvalues + 1) - 1)
 
     def __call__(self, v: Array) -> Array:
         product: Array = v + ((v @ self.vectors.T) * self.factors) @ self.vectors
@@ -170,10 +170,9 @@ def _directions(n: int, n_directions: int) -> Array:
 
 
 def _solved(product: Product, right: Array, preconditioner: _Nystrom, share: float) -> tuple[Array, int]:
-    """Solutions of `H x = b` for each row b, by conjugate gradients, and how many steps they took.
+    """Solutions of `H x = b` for each row b by conjugate gradients, and the number of steps.
 
-    Where a direction has no positive curvature, the solution stays where it is; if it has not changed yet, it is the
-    direction itself.
+    A solution stops at a direction without positive curvature. If this is its first direction, it is the solution.
     """
     x = np.zeros(right.shape)
     residual = right
@@ -181,7 +180,7 @@ def _solved(product: Product, right: Array, preconditioner: _Nystrom, share: flo
     height = first = _dot(residual, scaled)
     steps = 0
     going = np.ones(first.shape, dtype=bool)
-    # Conjugate gradients take so many steps at most.
+    # At most this number of steps.
     while steps < 500 and np.any(going):
         image = product(direction)
         bend = _dot(direction, image)

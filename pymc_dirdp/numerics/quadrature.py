@@ -1,4 +1,4 @@
-"""Nodes and weights of Gauss-Legendre quadrature, and sums over Beta-binomial counts by it."""
+"""Gauss-Legendre quadrature, and sums over Beta-binomial counts."""
 
 import itertools
 import math
@@ -13,10 +13,10 @@ from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
 
-# Legendre polynomials beyond 1: how often integers with two-sided geometric distributions add up to 0.
+# Legendre polynomials at arguments above 1, for probabilities that two-sided geometric integers add up to 0.
 #
-# Let z be a list of n integers that add up to 0. The sum of `exp(-(u / 2) sum |z|)` over all of them is
-# `P_{n-1}(coth(u / 2))`, by Laplace's second integral (https://dlmf.nist.gov/14.12.E8).
+# The sum of `exp(-(u / 2) sum |z|)` over all lists z of n integers that add up to 0 is `P_{n-1}(coth(u / 2))`, by
+# Laplace's second integral (https://dlmf.nist.gov/14.12.E8).
 
 
 def coth_excess(u: float) -> float:
@@ -25,12 +25,11 @@ def coth_excess(u: float) -> float:
 
 
 def legendre_excess(n: int, u: float, *, steps: int = 10_000) -> float:
-    """`P_n(x) / P_{n-1}(x) - 1` at `x = coth(u / 2)`, for n of at least 1; from below where n is above 10,000.
+    """`P_n(x) / P_{n-1}(x) - 1` at `x = coth(u / 2)`, for n of at least 1. A lower bound if n is above `steps`.
 
-    The ratio rises with n, by the inequality of Cauchy and Schwarz for Laplace's integral, and the recurrence is
-    increasing. So it may start from `x`, the first ratio, at any n, and stays below the truth.
-
-    The recurrence forgets where it started, so that many `steps` are enough.
+    The ratio increases with n, by the Cauchy-Schwarz inequality for Laplace's integral, and so does the recurrence.
+    Started from the first ratio `x` at any n, it therefore gives a lower bound. The effect of the start vanishes
+    quickly, so 10,000 steps are enough.
 
     Examples
     --------
@@ -53,7 +52,7 @@ def log_legendre(n: int, u: float) -> float:
 
 
 def _excesses(first: int, u: float) -> Iterator[float]:
-    """The ratios less 1, as if the one at `first` were that at 1. Only positive terms are added."""
+    """The ratios minus 1, started at `first` with the ratio for 1. All terms are positive."""
     x = coth_excess(u)
     excess = x
     for n in itertools.count(first + 1):
@@ -64,22 +63,22 @@ def _excesses(first: int, u: float) -> Iterator[float]:
 # Gauss-Legendre rules on graded panels, for integrands that are smooth between known breakpoints.
 
 
-# With 14 nodes on a panel whose nearest singularity is one panel length away the error is about 5.8**-28 = 4e-22.
+# With 14 nodes, and the nearest singularity one panel length away, the error is about 5.8**-28 = 4e-22.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(14)
 
 
 def integrate(f: Callable[[Array], Array], breaks: Array) -> float:
-    """Integral of `f` over `[breaks[0], breaks[-1]]`, by one Gauss-Legendre rule a panel; `f` is called once.
+    """Integral of `f` over `[breaks[0], breaks[-1]]`, with one Gauss-Legendre rule per panel. `f` is called once.
 
     Parameters
     ----------
     f : callable
         Takes and returns arrays of shape `(panels, nodes)`.
     breaks : array, shape (panels + 1,)
-        Increasing. `f` is smooth inside each panel, with its singularities at least about a panel's length away.
+        Increasing. `f` is smooth in each panel, with singularities at least about one panel length away.
     """
     half = (breaks[1:, None] - breaks[:-1, None]) / 2
-    # The sum over each panel comes first, so that small panels are not lost.
+    # First the sum over each panel, so that small panels are not lost.
     return float(np.sum(np.sum(f(breaks[:-1, None] + half * (1 + _NODES)) * (half * _WEIGHTS), axis=1)))
 
 
@@ -92,10 +91,10 @@ def nodes(breaks: Array) -> tuple[Array, Array]:
 
 
 def inner(values: Array, weights: Array) -> float:
-    """The sum of the products, in one thread.
+    """The sum of products, in one thread.
 
-    `@` wakes the threads of a BLAS library for some ten thousand numbers, which takes longer than the sum, and adds
-    them in an order that depends on the number of threads.
+    From about ten thousand numbers on, `@` starts the threads of a BLAS library. This takes longer than the sum, whose
+    order would depend on the number of threads.
     """
     return float(np.add.reduce(values * weights))
 
@@ -103,8 +102,8 @@ def inner(values: Array, weights: Array) -> float:
 def graded_breaks(gap: float, length: float) -> Array:
     """Breakpoints of `[0, length]` for an integrand with its nearest singularity at `-gap`.
 
-    Each panel is at most as long as its distance from the singularity. The first breakpoint is exactly 0 and the last
-    exactly `length`, however small `length / gap` is.
+    Each panel is at most as long as its distance from the singularity. The first and the last breakpoint are exactly 0
+    and `length`, however small `length / gap` is.
     """
     if length <= gap:
         return np.array([0.0, length])
@@ -115,7 +114,7 @@ def graded_breaks(gap: float, length: float) -> Array:
 
 
 def bulk_breaks(gap: float, length: float, *, longest: float = 0.5) -> Array:
-    """Breakpoints of `[0, length]` for a density in units of its standard deviation: panels of 1/2, graded towards 0.
+    """Breakpoints of `[0, length]` for a density in units of its standard deviation, graded towards 0.
 
     `gap` is the distance of the nearest singularity from 0, as in :func:`graded_breaks`.
     """
@@ -124,10 +123,10 @@ def bulk_breaks(gap: float, length: float, *, longest: float = 0.5) -> Array:
     return np.concatenate([graded_breaks(gap, longest), np.arange(2 * longest, length, longest), [length]])
 
 
-# Expectations over a count that has not been observed yet: Beta-binomial sums, exact or by quadrature.
+# Expectations over an unobserved count, as Beta-binomial sums, exact or by quadrature.
 #
-# Under the model's own prior a count of a row of `n` records is Beta-binomial. Everything that is planned or published
-# before the draw is an expectation under this distribution, because it may not depend on the data (Theory, section 8).
+# Under the prior of the model, a count in a row of `n` records is Beta-binomial. Plans and figures published before the
+# draw are expectations under this distribution, because they must not depend on the data (Theory, section 8).
 
 
 _BETA_BINOMIAL_NODES = 12
@@ -142,7 +141,7 @@ class CountDistribution:
     counts, priors, weights : array, shape (nodes,)
         The weights of one row add up to its number of categories.
     row_size : int
-        The number of records that is assumed for every row.
+        The assumed number of records of every row.
     row_totals : array, shape (n_rows,)
         The sum of the prior over each row.
     """
@@ -157,8 +156,8 @@ class CountDistribution:
 def count_distribution(prior: Array, n_records: int, *, most_distinct: int = 64) -> CountDistribution:
     """The prior predictive distribution of the cells of a table with `n_records` records in all.
 
-    The sizes of the rows are data, so every row is assumed to hold an equal share (rounded). With more than 64
-    distinct priors each cell gets the distribution of a prior within a few per cent of its own.
+    Row sizes are data, so all rows are assumed to have the same size (rounded). With more than 64 distinct priors, the
+    prior of each cell is replaced by a prior within a few per cent.
 
     Parameters
     ----------
@@ -167,13 +166,13 @@ def count_distribution(prior: Array, n_records: int, *, most_distinct: int = 64)
     n_records : int
         Total number of records, at least 0.
     most_distinct : int, default 64
-        If there are more distinct priors, those that are near each other on a logarithmic scale are averaged.
+        If there are more distinct priors, priors that are close on a logarithmic scale are averaged.
     """
     rows = prior.reshape(-1, prior.shape[-1])
     totals = rows.sum(axis=1)
     size = 0 if n_records == 0 else max(1, round(n_records / rows.shape[0]))
     cells = np.stack([rows.ravel(), np.repeat(totals, rows.shape[1]) - rows.ravel()], axis=1, dtype=np.float64)
-    # NumPy orders complex numbers by their real parts and then by the others: as it does rows, in a tenth of the time.
+    # NumPy sorts complex numbers by real and then imaginary part, like rows, but in a tenth of the time.
     pairs, multiplicity = np.unique(cells.view(np.complex128), return_counts=True)
     distinct = pairs.view(np.float64).reshape(-1, 2)
     if len(distinct) > most_distinct:
@@ -209,13 +208,13 @@ def _beta_binomial(n: int, a: float, b: float) -> tuple[Array, Array]:
 
 
 def _summation_rule(n: int, a: float, b: float) -> tuple[Array, Array]:
-    """Nodes and weights that sum a smooth function over 0..n, in blocks graded towards both ends and the bulk."""
-    # Up to so many records every count is summed; for more, blocks of counts are replaced by Gauss rules.
+    """Nodes and weights to sum a smooth function over 0..n, in blocks graded towards both ends and the bulk."""
+    # Every count is a node for few records; otherwise Gauss rules replace blocks of counts.
     if n < 256:
         return np.arange(n + 1.0), np.ones(n + 1)
     mean = n * a / (a + b)
     sd = np.sqrt(mean * b / (a + b) * (a + b + n) / (a + b + 1))
-    # The mass varies like a power of the count near 0 and n: there every count is a node.
+    # Near 0 and n the mass varies like a power of the count, so every count is a node.
     ladder = _BETA_BINOMIAL_NODES * 2.0 ** np.arange(int(np.log2(n / (2 * _BETA_BINOMIAL_NODES))) + 1)
     bulk = sd * np.concatenate([np.arange(0.5, 8.0, 0.5), [8.0, 10.0, 14.0, 20.0, 30.0]])
     edges = np.concatenate([[0.0, n + 1.0], ladder, n + 1 - ladder, mean - bulk, [mean], mean + bulk])
@@ -229,7 +228,7 @@ def _summation_rule(n: int, a: float, b: float) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=1024)
 def _block_rule(length: int, most: int = _BETA_BINOMIAL_NODES) -> tuple[Array, Array]:
-    """Gauss rule for a sum over 0..length-1, from the Jacobi matrix of the Gram polynomials (Golub and Welsch)."""
+    """The Gauss rule for a sum over 0..length-1, from the Jacobi matrix of the Gram polynomials (Golub and Welsch)."""
     if length <= most:
         return np.arange(float(length)), np.ones(length)
     k = np.arange(1.0, most)
@@ -239,17 +238,17 @@ def _block_rule(length: int, most: int = _BETA_BINOMIAL_NODES) -> tuple[Array, A
 
 
 def _log_gamma_ratio(x: Array, a: float) -> Array:
-    """`log Gamma(x + a) - log Gamma(x + 1)`, whose terms are of size x log x, without cancellation."""
+    """`log Gamma(x + a) - log Gamma(x + 1)` without cancellation of the terms, which are of size x log x."""
     if np.all(np.asarray(a) == 1):
-        # The usual prior, of which tables are weighed in the millions.
+        # A shortcut for the uniform prior, which is frequent.
         return np.zeros(np.broadcast_shapes(np.shape(x), np.shape(a)))
     z, h = x + 1, a - 1
-    # Of 0 and a parameter below 1e-16 their sum, and not 1 and what is left of it, keeps the parameter.
+    # `x + a` and not `z + h`, which would lose a parameter below 1e-16 at x = 0.
     direct = gammaln(x + a) - gammaln(z)
-    # The differences of the terms of Stirling's series, whose fourth term is below 1e-13 from 64 on.
+    # Differences of the terms of Stirling's series, whose fourth term is below 1e-13 from 64 on.
     large = np.maximum(z, 64.0)
     top = np.maximum(z + h, 64.0)
-    # Where it serves, `h` is the difference of both, of which rounding may leave nothing in `top - large`.
+    # `h` is the exact difference if the series is used; `top - large` would be rounded.
     series = (top - 0.5) * np.log1p(h / large) + h * (np.log(large) - 1)
     series += (1 / top - 1 / large) / 12 - (1 / top**3 - 1 / large**3) / 360 + (1 / top**5 - 1 / large**5) / 1260
     ratio: Array = np.where((z > 64) & (z + h > 64), series, direct)

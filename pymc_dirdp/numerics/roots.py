@@ -1,4 +1,4 @@
-"""Roots that end on the safe side, and numbers that are rounded to it."""
+"""Roots and rounding that end on the safe side."""
 
 import math
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from typing import Any
 
 from pymc_dirdp.errors import UnattainableError
 
-# Doubles on the safe side of exact numbers, and short numbers on the safe side of doubles.
+# Doubles on the safe side of exact numbers, and decimal numbers on the safe side of doubles.
 
 
 def round_up(exact: Fraction) -> float:
-    """The least double that is not below `exact`; infinite beyond the largest double.
+    """The least double that is at least `exact`; infinite above the largest double.
 
     Examples
     --------
@@ -30,9 +30,9 @@ def round_up(exact: Fraction) -> float:
 
 
 def ceil_to_digits(value: float, digits: int = 6) -> float:
-    """The least number of so many digits that is not below a value: an upper bound that can be printed.
+    """The least number with `digits` digits that is at least `value`, which is an upper bound to print.
 
-    With `:g` it is printed exactly, while `:g` of the value itself might print a smaller number, which is no bound.
+    `:g` prints this number exactly, while `:g` of `value` could print a smaller number, which is not a bound.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def ceil_to_digits(value: float, digits: int = 6) -> float:
 
 
 def floor_to_digits(value: float, digits: int = 6) -> float:
-    """The largest number of so many digits that is not above a value.
+    """The largest number with `digits` digits that is at most `value`.
 
     Examples
     --------
@@ -67,37 +67,33 @@ def floor_to_digits(value: float, digits: int = 6) -> float:
 
 
 def log_ratio_to_budget(loss: float, allowed: float) -> float:
-    """`log(loss / allowed)`, which is at most 0 exactly where `loss <= allowed`, whatever rounding does.
-
-    Either may be 0, where doubles end.
-    """
+    """`log(loss / allowed)`, which is at most 0 exactly if `loss <= allowed`, despite rounding. Either may be 0."""
     if loss <= allowed:
         return min(math.log(loss) - math.log(allowed), 0.0) if loss > 0 else -math.inf
-    # NaN may be any loss, and no comparison notices it.
+    # A NaN may be any loss, and comparisons with it are False.
     return math.inf if math.isnan(loss) or allowed <= 0 else max(math.log(loss) - math.log(allowed), 5e-324)
 
 
 def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, rtol: float = 2e-12) -> float:
-    """The last point at which a guarantee still holds, going from `safe` to `unsafe`.
+    """The last point from `safe` to `unsafe` at which a guarantee holds.
 
     Parameters
     ----------
     excess : callable
-        At most 0 exactly where the guarantee holds. May be infinite.
+        At most 0 exactly if the guarantee holds. May be infinite.
     safe, unsafe : float
         Positive, in either order. The guarantee holds at `safe` and not at `unsafe`.
     rtol : float
-        How close to the root to end, relative.
+        Relative tolerance of the root.
 
     Returns
     -------
     x : float
-        `excess(x) <= 0` was evaluated and holds; x is within about 50 `rtol` of the root.
+        `excess(x) <= 0` was checked, and x is within about 50 `rtol` of the root.
     """
     from scipy.optimize import brentq  # Here, because it takes most of a second to import.
 
-    # Brent's method begins with both ends, and its root is looked at again.
-    excess = cache(excess)
+    excess = cache(excess)  # Brent's method evaluates both ends again.
 
     def bounded(log_x: float) -> float:
         # Brent's method interpolates, so infinities are replaced by large numbers.
@@ -107,7 +103,7 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, r
     if bounded(ends[0]) > 0 or bounded(ends[1]) <= 0:
         return safe  # An end is itself within rounding of the root.
     root = math.exp(brentq(bounded, *ends, xtol=rtol, rtol=1e-14))
-    # Brent's method ends on either side. Step towards the safe end until the guarantee is seen to hold.
+    # Brent's method may end on either side. Step towards the safe end until the guarantee holds.
     step = -rtol if safe < unsafe else rtol
     x = root
     while excess(x) > 0:
@@ -119,7 +115,7 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, r
 
 
 def with_slack(x: float, excess: Callable[[float], float], *, slack: float = 2.0**-34) -> float:
-    """A little less than `x`, if the guarantee holds there too, so that rounding elsewhere does not break it.
+    """A number slightly below `x` if the guarantee holds there, too, so that rounding elsewhere does not break it.
 
     The relative `slack` of 6e-11 is far above the rounding of a curve and far below anything of practical interest.
     """
@@ -135,16 +131,16 @@ def bracket(
     least: float = 1e-300,
     most: float = 1e300,
 ) -> tuple[float, float]:
-    """Two points around the one at which a guarantee stops holding, by steps of a factor.
+    """Two points on both sides of the point at which a guarantee breaks, a factor apart.
 
     Parameters
     ----------
     excess : callable
-        At most 0 exactly where the guarantee holds.
+        At most 0 exactly if the guarantee holds.
     start : float
         The first point, positive.
     factor : float
-        In this direction the guarantee breaks: above 1 if it holds for small numbers, below 1 if for large ones.
+        The direction in which the guarantee breaks: above 1 if it holds for small numbers, otherwise below 1.
     least, most : float
         The ends of the search.
 
@@ -171,7 +167,7 @@ def last_safe(
     loose: str = "The guarantee is so loose that every setting satisfies it; ask for a tighter one.",
     **search: float,
 ) -> float:
-    """The last point at which a guarantee holds, by :func:`bracket` with its arguments and then :func:`safe_root`.
+    """The last point at which a guarantee holds, from :func:`bracket` with its arguments and :func:`safe_root`.
 
     Raises
     ------
@@ -187,14 +183,14 @@ def last_safe(
 
 
 def largest_satisfying(excess: Callable[[float], float], **search: Any) -> float:
-    """The result of :func:`last_safe`, less what :func:`with_slack` takes off."""
+    """The result of :func:`last_safe` :func:`with_slack`."""
     return with_slack(last_safe(excess, **search), excess)
 
 
 def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
-    """Least `epsilon >= 0` (from above, within 1e-9 relative) with `curve(epsilon) <= delta`, for a falling curve.
+    """The least `epsilon >= 0` with `curve(epsilon) <= delta`, from above, within 1e-9 relative, for a falling curve.
 
-    It is `inf` where the curve is above `delta` at every double.
+    It is `inf` if the curve is above `delta` at every double.
     """
     if curve(0.0) <= delta:
         return 0.0
@@ -205,7 +201,7 @@ def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
 
     high = 1.0
     while excess(high) > 0:
-        # Large steps, because one may take long and 1e308 is a thousand doublings away.
+        # Large steps, because a step may be slow, and 1e308 is a thousand doublings away.
         high *= 2.0 if high < 1e4 else 1e4
         if math.isinf(high):
             return math.inf

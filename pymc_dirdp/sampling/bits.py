@@ -1,4 +1,4 @@
-"""Where random bits come from: the operating system, or a seed for tests."""
+"""Sources of random bits: the operating system, or a seed for tests."""
 
 import importlib
 import importlib.util
@@ -26,15 +26,15 @@ Seed = int | np.random.SeedSequence | np.random.Generator | None
 
 
 def generator(random_seed: Seed = None) -> np.random.Generator:
-    """A generator for floating-point draws, keyed by the operating system unless a seed is given.
+    """A generator for floating-point draws, keyed by the operating system unless you pass a seed.
 
     Parameters
     ----------
     random_seed : int, SeedSequence, Generator or None
-        A seed makes the draw reproducible, and anyone who knows the seed can undo its privacy. A `Generator` is used as
-        it is and advances, so one generator serves several tables without repeating itself. None makes a new one:
-        AES-128 in counter mode where the optional package `randomgen` is installed
-        (``pip install randomgen``), NumPy's PCG64 otherwise.
+        A seed makes the draw reproducible, and anyone who knows the seed can undo its privacy. A `Generator` is
+        returned as it is. It advances, so one generator serves several tables without repetition. None makes a new
+        generator: AES-128 in counter mode if the optional package `randomgen` is installed
+        (``pip install randomgen``), and NumPy's PCG64 otherwise.
 
     Returns
     -------
@@ -42,9 +42,8 @@ def generator(random_seed: Seed = None) -> np.random.Generator:
 
     Notes
     -----
-    The state of PCG64 can be computed from its output (Bouillaguet, Martinez and Sauvage 2020,
-    https://doi.org/10.13154/tosc.v2020.i3.175-196), and with it all earlier and later draws. No such attack on AES is
-    known.
+    The output of PCG64 reveals its state, and so all earlier and later draws (Bouillaguet, Martinez and Sauvage 2020,
+    https://doi.org/10.13154/tosc.v2020.i3.175-196). No such attack on AES is known.
     """
     if isinstance(random_seed, np.random.Generator):
         return random_seed
@@ -58,14 +57,14 @@ def generator(random_seed: Seed = None) -> np.random.Generator:
 
 
 def children(rng: np.random.Generator, n: int) -> list[np.random.Generator]:
-    """Generators with keys that are drawn from this one, for work in parts that threads share.
+    """Generators with keys drawn from this generator, for work that is divided among threads.
 
     Parameters
     ----------
     rng : numpy.random.Generator
-        It advances. Children of AES-128 in counter mode are of its kind, and those of any other are PCG64.
+        It advances. Children of AES-128 in counter mode are of the same kind; all others are PCG64.
     n : int
-        How many.
+        The number of generators.
 
     Returns
     -------
@@ -84,17 +83,17 @@ def children(rng: np.random.Generator, n: int) -> list[np.random.Generator]:
 
 
 def _aes(key: int, counter: int) -> np.random.Generator:
-    # This generator takes a key of at most 128 bits, so the start of the counter is secret as well.
+    # The key of this generator has at most 128 bits, so the initial counter is secret as well.
     return np.random.Generator(importlib.import_module("randomgen").AESCounter(key=key, counter=counter))
 
 
 def randomness(random_seed: Seed, *, sampler: str) -> str:
-    """The source of the bits of a draw, in the words of a release.
+    """The source of the bits of a draw, as stated in a release.
 
     Parameters
     ----------
     random_seed : int, SeedSequence, Generator or None
-        The argument that the user gave.
+        The argument of the user.
     sampler : {"exact", "fast"}
 
     Examples
@@ -120,10 +119,10 @@ def _has_aes() -> bool:
 Words = NDArray[np.uint64]
 type _Shifts = NDArray[np.uint32] | NDArray[np.uint64]
 
-# The bits of a word. A test makes it smaller, and enumerates all words.
+# The bits of a word. A test reduces this number to enumerate all words.
 _LENGTH = 64
 
-# The powers of two that are 64-bit integers: so many of them as are not above a number are its length in bits.
+# The powers of two in 64-bit integers. The bit length of a number is the number of powers up to it.
 _POWERS = 2 ** np.arange(63, dtype=np.int64)
 
 # The number of forks between this process and the one that imported this module. It is faster than `os.getpid`.
@@ -131,7 +130,7 @@ _forks = 0
 
 
 class Bits:
-    """A stream of uniform 64-bit words that hands out each word once.
+    """A stream of uniform 64-bit words, which returns each word once.
 
     Parameters
     ----------
@@ -141,8 +140,8 @@ class Bits:
 
     Notes
     -----
-    Make one for each release, and do not share it between threads. It cannot be copied or pickled, because the copy
-    would hand out the same words again.
+    Make a new stream for each release, and do not share it between threads. It cannot be copied or pickled, because the
+    copy would return the same words again.
 
     Examples
     --------
@@ -155,22 +154,22 @@ class Bits:
         self._rng = None if random_seed is None else generator(random_seed)
         self._words = np.empty(0, dtype=np.uint64)
         self._spent = 0
-        # The same words as Python integers, filled when the first of them is needed.
+        # The same words as Python integers, converted when the first one is needed.
         self._listed: list[int] = []
         self._forks = _forks
 
     @property
     def of_the_system(self) -> bool:
-        """Whether every bit comes from the operating system, so that other bits are as good."""
+        """Whether every bit comes from the operating system, so that other streams can replace this one."""
         return self._rng is None
 
     def uniform(self, n: int) -> int:
-        """An integer, uniform on `0, ..., n - 1`: the leading bits of whole words, until they are below `n`.
+        """A uniform integer on `0, ..., n - 1`. The leading bits of new words are drawn until they are below `n`.
 
         Parameters
         ----------
         n : int
-            At least 1, of any size. For 1 no word is spent.
+            At least 1, of any size. With 1 no word is used.
         """
         length = (n - 1).bit_length()
         if length == 0:
@@ -185,7 +184,7 @@ class Bits:
                 return value
 
     def uniforms(self, limits: Integers) -> Integers:
-        """Integers below each limit, drawn as :meth:`uniform` draws one: many at once, from words or half words.
+        """Uniform integers below each limit, as from :meth:`uniform`, many at once, from words or half words.
 
         Parameters
         ----------
@@ -201,7 +200,7 @@ class Bits:
         >>> Bits().uniforms(np.array([1, 1, 1]))
         array([0, 0, 0])
         """
-        # The limit 1 takes a bit, which is drawn again until it is 0.
+        # The limit 1 takes a bit, which is redrawn until it is 0.
         lengths = np.maximum(np.searchsorted(_POWERS, limits - 1, side="right"), 1)
         half = lengths.max(initial=1) <= 32
         shifts: _Shifts = (32 - lengths).astype(np.uint32) if half else (64 - lengths).astype(np.uint64)
@@ -213,7 +212,7 @@ class Bits:
         return values
 
     def _leading(self, shifts: _Shifts) -> Integers:
-        """The leading bits of new words of the type of the shifts: all but so many. A last half word is not used."""
+        """The leading bits of new words of the type of the shifts, without the lowest `shifts` bits of each."""
         whole = -(-shifts.nbytes // 8)
         words: _Shifts = self.ahead(whole)[:whole].view(shifts.dtype)[: shifts.size]
         self.spend(whole)
@@ -221,13 +220,13 @@ class Bits:
         return values
 
     def ahead(self, least: int = 1) -> Words:
-        """The next words, at least `least` of them, read-only. They are not handed out until they are spent."""
-        # After a fork both processes hold the same block, so the child discards it.
+        """The next words, at least `least` of them, read-only. They are returned again until they are spent."""
+        # After a fork both processes have the same block, so the child discards it.
         if self._forks != _forks:
             self._spent, self._forks = self._words.size, _forks
         left = self._words[self._spent :]
         if left.size < least:
-            # The system is asked for 64 kB at a time.
+            # At least 64 kB at a time.
             size = 8 * max(2**13, least - left.size)
             raw = os.urandom(size) if self._rng is None else self._rng.bytes(size)
             left = np.concatenate([left, np.frombuffer(raw, dtype=np.uint64)])
@@ -236,7 +235,7 @@ class Bits:
         return left
 
     def spend(self, used: int) -> None:
-        """Never hand out the first `used` words of :meth:`ahead` again."""
+        """Never return the first `used` words of :meth:`ahead` again."""
         self._spent += used
 
     def _word(self) -> int:
@@ -248,7 +247,7 @@ class Bits:
         return word
 
     def __reduce__(self) -> str:
-        raise TypeError("Bits cannot be copied or pickled: the copy would hand out the same random words again.")
+        raise TypeError("Bits cannot be copied or pickled, because the copy would return the same random words again.")
 
 
 def _forked() -> None:

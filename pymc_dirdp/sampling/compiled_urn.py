@@ -1,16 +1,17 @@
-"""The Pólya urn in jumps, compiled: tables of many rows, in integers and random bytes alone.
+"""A compiled Pólya urn that jumps over steps, for tables of many rows, with only integers and random bytes.
 
-A weight is an integer, of so many *atoms* of weight 1, and a fraction. A record is an atom of its category, too.
+A weight is an integer plus a fraction. The integer is a number of *atoms* of weight 1. Each record becomes an atom of
+its category.
 
-1. Only a record that comes from a fraction is *new*; all others copy an atom. The fractions of a row lie one after the
-   other on G cells beside the atoms, of which the last is covered in part. From A atoms on, no step out of s goes to a
-   cell with the probability `prod_{g<G} (A + g) / (A + g + s)`: products telescope, so that the steps to the next new
-   record are few coins.
-2. Each new record, from the last to the first, takes the copies of itself and of its copies: of M copies of B + 1 atoms
-   as many as stars stand before the first of B bars among M stars.
-3. The copies that are left divide among the first atoms as stars between bars, in an order that is uniform.
+1. A record drawn from a fraction is *new*; all other records copy an atom. The fractions of a row lie side by side on G
+   cells next to the atoms, and the last cell may be partly empty. With A atoms, none of the next s steps goes to a cell
+   with probability `prod_{g<G} (A + g) / (A + g + s)`. This product telescopes, so few coins draw the number of steps
+   until the next new record.
+2. Each new record, from the last to the first, draws the number of copies of itself and of its copies. Out of M copies
+   of B + 1 atoms, this is the number of stars before the first bar in a random order of M stars and B bars.
+3. The remaining copies are divided among the first atoms like stars between bars in a uniform order.
 
-A row takes some `F log(m) + n` of these for m steps, fractions that add up to F, and n atoms; a walk takes m steps.
+With m steps, fractions with sum F, and n atoms, a row takes about `F log(m) + n` operations. A walk takes m steps.
 """
 
 import os
@@ -26,8 +27,8 @@ from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import compiled
 
 MAX_STEPS = 2**29
-"""Atoms, steps and categories of an urn are no more than this: numbers are compared byte by byte in 64 bits."""
-# The bits of a word of the source, and of a digit of a weight. A test makes it smaller, and enumerates all words.
+"""Maximum number of atoms, steps and categories of an urn, because numbers are compared byte by byte in 64 bits."""
+# The bits of a word of the source and of a digit of a weight. A test reduces this number to enumerate all words.
 _WIDTH = 8
 
 
@@ -42,24 +43,24 @@ def urns_in_jumps(
     counts: Integers,
     words: int = 2**16,
 ) -> None:
-    """Counts of the urns of some rows, in place; each urn adds up to `steps`.
+    """Draw the counts of urns, in place. Each urn adds up to `steps`.
 
     Parameters
     ----------
     rows : array of int, shape (rows, d)
-        The place of each weight among the different ones. A row holds no more atoms than steps.
+        The index of each weight in `weights`. A row has at most as many atoms as steps.
     weights : list of int
-        Over `2**digits`.
+        The distinct weights, times `2**digits`.
     digits : int
     draws : int
     steps : int
-        No more than `MAX_STEPS`.
+        At most `MAX_STEPS`.
     bits : Bits
-        Bits of the operating system are not used: urns are divided among the cores then, and each part has its own.
+        If these are bits of the operating system, urns are divided among the cores, and each part has its own bits.
     counts : array of int, shape (rows * draws, d)
-        The draws of a row one after the other.
+        The draws of a row are consecutive.
     words : int, default 2**16
-        So many are asked for at a time, or more if they do not suffice for an urn.
+        The number of words to request at a time; it is doubled until an urn has enough.
     """
     whole = np.array([min(weight >> digits, MAX_STEPS) for weight in weights], dtype=np.int64)
     size = -(-digits // 8)
@@ -67,26 +68,24 @@ def urns_in_jumps(
     fractions = np.frombuffer(bytes_of, dtype=np.uint8).reshape(len(weights), size)
 
     def work(start: int, bits: Bits) -> None:
-        part = counts[start : start + together]
+        part = counts[start : start + length]
         done, ahead = 0, words
         while done < len(part):
             source = bits.ahead(ahead)[:ahead].view(np.uint8)
             before = done
             done, used = _compiled()(source, rows, start, whole, fractions, draws, steps, part, done)
             bits.spend(-(-used // 8))
-            # An urn for which bytes do not suffice starts again from its own first byte, with more behind. Other bytes
-            # would favour those that take few.
+            # An urn that runs out of bytes restarts from its first byte. New bytes would favour urns that take few.
             ahead = words if done > before else 2 * ahead
 
-    # Whether threads are used is public, and so is what each of them does.
+    # The use of threads and the work of each are public.
     cores = (os.cpu_count() or 1) if bits.of_the_system else 1
-    # Urns are divided into so many parts for each core.
-    together = -(-len(counts) // (cores * 4 if cores > 1 else 1))
+    # Four parts for each core.
+    length = -(-len(counts) // (cores * 4 if cores > 1 else 1))
     with ThreadPoolExecutor(cores) as threads:
-        tasks = [threads.submit(work, i, Bits() if cores > 1 else bits) for i in range(0, len(counts), together)]
+        tasks = [threads.submit(work, i, Bits() if cores > 1 else bits) for i in range(0, len(counts), length)]
     for task in tasks:
-        # The error of a thread is raised where its result is asked for.
-        task.result()
+        task.result()  # Raises the error of a thread.
 
 
 @cache
@@ -109,10 +108,10 @@ def _urns(
     counts: Any,
     done: int,
 ) -> tuple[int, int]:
-    """Urns from the first that is not done, until the bytes of the source are used up, whose number is a power of two.
+    """Draw urns from number `done` on, until no bytes of the source are left. The number of bytes is a power of two.
 
-    Returns the urns that are done, and the bytes that they took. Behind the last byte the first ones are read again,
-    and whatever was going on ends: that urn is not done.
+    Return the number of completed urns and of the bytes that they used. After the last byte, reading continues at the
+    first one and all loops end, and that urn is not completed.
     """
     d, used = counts.shape[1], 0
     born, category_of, bars = np.empty(steps, np.int64), np.empty(steps, np.int64), np.empty(steps, np.int64)
@@ -127,18 +126,18 @@ def _urns(
         cells = sums[d - 1, 0] + 1 if digit < sums.shape[1] else 0
         first, left, new, k = atoms.sum(), steps, 0, -1
         if first == 0:
-            # Were the first record to wait for its place among the cells, tiny weights would take billions of trials.
+            # Drawn directly, because rejection from the cells takes billions of trials for tiny weights.
             while k < 0 and position <= source.size:
                 k, position = _category(source, position, sums, digit)
             atoms[k], copies_of[k], first, left = 1, 1, 1, steps - 1
-        # Step 1: so many records are there already.
+        # Step 1. `records` is the number of records so far.
         records = 0
         while cells > 0 and records < left and position <= source.size:
             waited, position = _wait(source, position, first + records, cells, left - records)
             records += waited
             if records == left:
                 break
-            # A place that no weight covers is drawn again.
+            # Rejected if no weight covers the point.
             k, position = _category(source, position, sums, 0)
             if k >= 0:
                 born[new], category_of[new] = records, k
@@ -151,7 +150,7 @@ def _urns(
         # Step 3.
         position = _share_out(source, position, left, atoms, bars[: first - 1])
         if position > source.size:
-            # Bytes were taken twice.
+            # Some bytes were read twice.
             break
         for k in range(d):
             counts[done, k] = copies_of[k] + atoms[k]
@@ -160,7 +159,7 @@ def _urns(
 
 
 def _under(source: Any, position: int, part: int, whole: int) -> tuple[bool, int]:
-    """True with probability part / whole, by the bytes of a uniform number until it is known; and the next byte."""
+    """True with probability part / whole, from as many bytes of a uniform number as needed; and the next position."""
     while position <= source.size:
         product = 0
         for _ in range(3):
@@ -176,10 +175,10 @@ def _under(source: Any, position: int, part: int, whole: int) -> tuple[bool, int
 
 
 def _below(source: Any, position: int, limit: int) -> tuple[int, int]:
-    """An integer below the limit: of a uniform number times it, whose bytes are drawn until it is known.
+    """The integer part of the limit times a uniform number, whose bytes are drawn until the integer is known.
 
-    The bytes say that the product lies in `[found, found + limit) / cells`. With at least `limit` cells this interval
-    is no longer than 1, and so meets two integers at most. Until then bytes are added, whatever the limit.
+    After some bytes, the product is in `[product, product + limit) / cells`. With at least `limit` cells the length of
+    this interval is at most 1, so it meets at most two integers. One more coin then decides between them.
     """
     product, cells, value = 0, 1, 0
     while True:
@@ -195,7 +194,7 @@ def _below(source: Any, position: int, limit: int) -> tuple[int, int]:
 
 
 def _add_up(fractions: Any, row: Any, sums: Any) -> int:
-    """Write the sums of the first fractions of a row: an integer and its bytes. Returns the first digit of the last."""
+    """Write the cumulative fractions of a row, as an integer and bytes. Return the first nonzero digit of the last."""
     last = sums.shape[1] - 1
     for k in range(len(row)):
         carry = 0
@@ -210,9 +209,9 @@ def _add_up(fractions: Any, row: Any, sums: Any) -> int:
 
 
 def _category(source: Any, position: int, sums: Any, first: int) -> tuple[int, int]:
-    """The first sum above a uniform number with no digits but 0 before the first; or -1 if that is above all sums.
+    """The first sum above a uniform number, or -1 if there is none. Its digits before the digit `first` are 0.
 
-    Its first digit is no larger than that of the last sum, and the digits behind it are bytes.
+    The digit `first` is at most that of the last sum, and the digits after it are bytes.
     """
     low, high = 0, len(sums)
     for i in range(first, sums.shape[1]):
@@ -220,16 +219,16 @@ def _category(source: Any, position: int, sums: Any, first: int) -> tuple[int, i
             digit, position = _below(source, position, sums[high - 1, i] + 1)
         else:
             digit, position = int(source[position & (source.size - 1)]), position + 1
-        # Sums from low on are not known to be no larger, and those from high on are larger.
+        # Sums before low are not larger, sums from high on are larger, and sums between are equal so far.
         low, high = _first_from(sums, i, low, high, digit), _first_from(sums, i, low, high, digit + 1)
         if low == high:
             break
-    # Of equal numbers none is larger.
+    # An equal sum is not larger.
     return (high if high < len(sums) else -1), position
 
 
 def _first_from(sums: Any, digit: int, low: int, high: int, value: int) -> int:
-    """The first of some sums whose digit is no less than a value; they have the same digits before that one."""
+    """The first sum in a range whose digit is at least `value`. The sums agree in all digits before it."""
     while low < high:
         middle = (low + high) // 2
         if sums[middle, digit] < value:
@@ -240,10 +239,10 @@ def _first_from(sums: Any, digit: int, low: int, high: int, value: int) -> int:
 
 
 def _wait(source: Any, position: int, atoms: int, cells: int, most: int) -> tuple[int, int]:
-    """The number of steps that copy an atom before one goes to the cells, or `most`."""
+    """The number of steps that copy an atom before a step goes to the cells, at most `most`."""
     passed = 0
     while passed < most:
-        # Steps one by one, or as many as have some chance to go to none of the cells.
+        # One step, or a window of steps with a fair chance that none goes to the cells.
         window = min(atoms // cells, most - passed) if atoms > cells * cells else 1
         free, g = True, 0
         if window == 1:
@@ -257,7 +256,7 @@ def _wait(source: Any, position: int, atoms: int, cells: int, most: int) -> tupl
             continue
         if window == 1:
             return passed, position
-        # Step k of the window is the first with the probability of k steps that are free, and one that is not.
+        # Step k of the window is the first to a cell with the probability of k free steps and one to a cell.
         accepted, k = False, 0
         while not accepted and position <= source.size:
             k, position = _below(source, position, window)
@@ -270,9 +269,9 @@ def _wait(source: Any, position: int, atoms: int, cells: int, most: int) -> tupl
 
 
 def _before_a_bar(source: Any, position: int, stars: int, bars: int) -> tuple[int, int]:
-    """How many of some stars stand before the first of some bars, in an order that is uniform."""
+    """The number of stars before the first bar in a uniform order of stars and bars."""
     if stars > bars * bars:
-        # Each bar stands before so many stars and earlier bars that it may follow.
+        # Bars are inserted one by one. A bar before the first bar becomes the first.
         count, position = _below(source, position, stars + 1)
         for b in range(2, bars + 1):
             earlier, position = _under(source, position, count, stars + b)
@@ -289,8 +288,8 @@ def _before_a_bar(source: Any, position: int, stars: int, bars: int) -> tuple[in
 
 
 def _share_out(source: Any, position: int, stars: int, atoms: Any, bars: Any) -> int:
-    """The stars between as many atoms of each category, in place of these numbers: bars stand between the atoms."""
-    # A set of places in which each may stand several times: a bar stands at one of them, or where another one is.
+    """Replace the number of atoms of each category by its number of stars. Bars separate the atoms."""
+    # A uniform multiset of positions: a bar goes to a new position, or to that of an earlier bar.
     for b in range(len(bars)):
         place, position = _below(source, position, stars + 1 + b)
         bars[b] = place if place <= stars else bars[place - stars - 1]

@@ -1,7 +1,7 @@
-"""Integers drawn exactly from bits: discrete Laplace and Gaussian noise, and choices by the exponential mechanism.
+"""Exact draws from random bits: discrete Laplace and Gaussian noise, and choices by the exponential mechanism.
 
-All are drawn with integers and random bits alone (Canonne, Kamath and Steinke 2020), in Python for numbers of any size,
-and compiled for many numbers, from the same words.
+The algorithms use only integers and random bits (Canonne, Kamath and Steinke 2020). Python code draws numbers of any
+size, and compiled code draws many numbers from the same words.
 """
 
 import math
@@ -19,7 +19,7 @@ from pymc_dirdp.sampling.bits import Bits, Words
 
 
 def dyadic_above(value: float | Fraction) -> Fraction:
-    """The least number with at most 41 binary digits that is not below `value`.
+    """The least number with at most 41 binary digits that is at least `value`.
 
     Parameters
     ----------
@@ -29,9 +29,9 @@ def dyadic_above(value: float | Fraction) -> Fraction:
     Returns
     -------
     used : Fraction
-        At most `value * (1 + 2**-40)`. It is a number of 41 digits times a power of two, so it is a double unless it
-        is too large or too small for one, and the privacy curves can be those of the very number that is used. A double
-        that would be rounded up beyond the largest one is returned as it is.
+        At most `value * (1 + 2**-40)`. It is an integer of 41 digits times a power of two, so it is a double unless it
+        is too large or too small for one. The privacy curves can therefore use exactly the same number. A double that
+        would be rounded up above the largest double is returned as it is.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def dyadic_above(value: float | Fraction) -> Fraction:
     # 2**(exponent - 1) < exact < 2**(exponent + 1).
     exponent = exact.numerator.bit_length() - exact.denominator.bit_length()
     exponent -= exact < Fraction(2) ** exponent
-    # Rounding to 41 digits changes a number by at most 2**-40 of it, and leaves numerators that fit into compiled code.
+    # The relative error of 41 digits is at most 2**-40, and the numerators fit into compiled code.
     step = Fraction(2) ** (exponent + 1 - 41)
     used = math.ceil(exact / step) * step
     return exact if isinstance(value, float) and used >= 2**1024 else used
@@ -69,7 +69,7 @@ def over_one_power(values: Sequence[float]) -> tuple[list[int], int]:
     -------
     numerators : list of int
     digits : int
-        Binary digits after the point: each value is its numerator over `2**digits`.
+        Binary digits after the point. Each value is its numerator over `2**digits`.
 
     Examples
     --------
@@ -82,16 +82,16 @@ def over_one_power(values: Sequence[float]) -> tuple[list[int], int]:
 
 
 def compiled(signature: str, function: Callable[..., Any], *helpers: Callable[..., Any]) -> Callable[..., Any]:
-    """The function compiled by Numba, and cached on disk for the next process if a folder can be written to.
+    """The function compiled by Numba, and cached on disk if a directory is writable.
 
     Parameters
     ----------
     signature : str
         The types of its arguments.
     function : callable
-        Plain Python; its own code is left as it is.
+        A Python function, which is not changed.
     *helpers : callable
-        Functions of the same file that it calls. The copy on disk is renewed only when that file changes.
+        Functions of the same file that it calls. The cache is renewed only when this file changes.
     """
     from numba import njit  # Here, because it takes a second to import.
     from numba.extending import register_jitable
@@ -102,7 +102,7 @@ def compiled(signature: str, function: Callable[..., Any], *helpers: Callable[..
     try:
         code = njit(signature, cache=True, nogil=True)(function)
     except RuntimeError as error:
-        # Neither the package's directory, nor the user's cache, nor NUMBA_CACHE_DIR can be written to.
+        # Neither the directory of the package, nor the cache of the user, nor NUMBA_CACHE_DIR is writable.
         if "no locator available" not in str(error):
             raise
         code = njit(signature, nogil=True)(function)
@@ -111,14 +111,14 @@ def compiled(signature: str, function: Callable[..., Any], *helpers: Callable[..
 
 # All numbers stay below this limit, so that no sum of two 64-bit integers overflows.
 _LIMIT = 2**62
-# The answers of a draw for which there were too few words, or in which a number would pass the limit.
+# Results of a draw with too few words, and of a draw in which a number would exceed the limit.
 _NO_WORDS, _TOO_LARGE = 2**63 - 1, 2**63 - 2
 
 
 def _draws(t: int, s: int, n: int, d: int, words: Words, noise: Integers, done: int) -> tuple[int, int, int]:
-    """Draw until the words are used up. Returns the draws that are done, the words that they took, and the last answer.
+    """Draw until no words are left. Return the number of draws, the number of words used, and the last answer.
 
-    The answer says why the next draw is not done, if it is not.
+    If a draw is missing, the answer is the reason.
     """
     used, answer = 0, 0
     while done < noise.size:
@@ -134,7 +134,7 @@ def _draws(t: int, s: int, n: int, d: int, words: Words, noise: Integers, done: 
 
 
 def _uniform(words: Words, position: int, n: int) -> tuple[int, int]:
-    """A uniform number below n, or -1 if there are too few words, and the place of the next word."""
+    """A uniform number below n, or -1 if there are too few words, and the position of the next word."""
     length = 0
     while (n - 1) >> length > 0:
         length += 1
@@ -164,7 +164,7 @@ def _coin(words: Words, position: int, a: int, b: int, c: int, d: int) -> tuple[
 
 
 def _coins(words: Words, position: int, times: int, a: int, b: int) -> tuple[int, int]:
-    """1 if that many coins with probability exp(-a / b) are all 1, otherwise 0; -1 without words."""
+    """1 if `times` coins with probability exp(-a / b) are all 1, otherwise 0; -1 without words."""
     answer = 1
     while times > 0 and answer == 1:
         answer, position = _coin(words, position, a, b, 1, 1)
@@ -226,7 +226,7 @@ def _gaussian(words: Words, position: int, t: int, n: int, d: int) -> tuple[int,
 
 @cache
 def compiled_draws() -> Callable[..., tuple[int, int, int]]:
-    """The draws, compiled at the first call."""
+    """The function `_draws`, compiled at the first call."""
     words = "Array(uint64, 1, 'C', readonly=True)"
     return compiled(
         f"UniTuple(int64, 3)(int64, int64, int64, int64, {words}, int64[::1], int64)",
@@ -249,23 +249,23 @@ def discrete_laplace(scale: Fraction, shape: tuple[int, ...], bits: Bits) -> NDA
     Parameters
     ----------
     scale : Fraction
-        Positive, of any size. For a real scale take :func:`pymc_dirdp.sampling.discrete_noise.dyadic_above` of it.
+        Positive, of any size. For a real scale pass :func:`dyadic_above` of it.
     shape : tuple of int
-        Cells are independent.
+        Shape of the independent cells.
     bits : Bits
-        The source of randomness. The cells take their words one after the other.
+        The source of randomness.
 
     Returns
     -------
     noise : array of Python integers, shape `shape`
-        Their size has no bound. Add whole counts to them before anything is rounded to a double.
+        Their size is unbounded. Add integer counts before you round anything to a double.
 
     Notes
     -----
-    The number of words that a draw takes, and so its time, depends on the noise and on no count.
+    The number of words of a draw, and so its time, depends on the noise but not on the counts.
 
-    A draw takes 2 to 10 microseconds. Above 300,000 cells the draws are compiled, which takes one to two seconds once.
-    A draw that does not fit into 64-bit integers is then made in Python from the same words.
+    A draw takes 2 to 10 microseconds. Above 300,000 cells compiled code draws the noise; compilation takes one to two
+    seconds, once. If a draw does not fit into 64-bit integers, Python code makes it from the same words.
 
     References
     ----------
@@ -288,10 +288,10 @@ def discrete_gaussian(variance: Fraction, shape: tuple[int, ...], bits: Bits) ->
     Parameters
     ----------
     variance : Fraction
-        The parameter sigma**2, positive, of any size. The variance of the noise is below it, by very little where
-        sigma is above 1.
+        The parameter sigma**2, positive, of any size. The variance of the noise is smaller, by very little if sigma is
+        above 1.
     shape, bits
-        Same as in :func:`discrete_laplace`, whose notes apply here too.
+        As in :func:`discrete_laplace`, whose notes apply here, too.
 
     Returns
     -------
@@ -313,15 +313,15 @@ def discrete_gaussian(variance: Fraction, shape: tuple[int, ...], bits: Bits) ->
 def exponential_coin(uniform: Uniform, a: int, b: int, c: int = 1, d: int = 1) -> bool:
     """True with probability `exp(-(a / b) * (c / d))`, for `a <= b` and `c <= d`."""
     k = 1
-    # P[k > n] is (a c / (b d))**n / n!, so that P[k is odd] is the series of the exponential. The draws are separate,
-    # because the product k b d might be large.
+    # P[k > n] = (a c / (b d))**n / n!, so P[k is odd] is the series of the exponential. Separate draws avoid the
+    # product k b d, which can be large.
     while uniform(k) == 0 and uniform(b) < a and (d == 1 or uniform(d) < c):
         k += 1
     return k % 2 == 1
 
 
 def geometric(uniform: Uniform, t: int, s: int) -> int:
-    """An integer of at least 0, with `P[x]` proportional to `exp(-x s / t)`."""
+    """A non-negative integer with `P[x]` proportional to `exp(-x s / t)`."""
     while True:
         u = uniform(t)
         if not exponential_coin(uniform, u, t):
@@ -334,11 +334,11 @@ def geometric(uniform: Uniform, t: int, s: int) -> int:
 
 
 def laplace(uniform: Uniform, t: int, s: int) -> int:
-    """One draw of discrete Laplace noise of the scale `t / s`."""
+    """One draw of discrete Laplace noise with scale `t / s`."""
     while True:
         size = geometric(uniform, t, s)
         negative = uniform(2) == 1
-        # Both signs of 0 are the same number, so one of them is drawn again.
+        # Both signs of 0 are the same number, so one of them is rejected.
         if not (negative and size == 0):
             return -size if negative else size
 
@@ -356,7 +356,7 @@ def gaussian(uniform: Uniform, n: int, d: int) -> int:
 
 def _product_coin(uniform: Uniform, a: int, b: int, d: int) -> bool:
     """True with probability `exp(-(a / b) * (a / d))`, for any a."""
-    # (i + x / b) (j + z / d) = i j + i z / d + j x / b + x z / (b d), so no number is larger than a, b or d.
+    # (i + x / b) (j + z / d) = i j + i z / d + j x / b + x z / (b d), without numbers above a, b and d.
     i, x = divmod(a, b)
     j, z = divmod(a, d)
     return (
@@ -370,24 +370,24 @@ def _product_coin(uniform: Uniform, a: int, b: int, d: int) -> bool:
 def _ratio(**named: Fraction) -> tuple[int, int]:
     ((name, value),) = named.items()
     if not isinstance(value, Fraction | int) or isinstance(value, bool) or value <= 0:
-        raise ArgumentError(f"Expected {name} to be a positive Fraction. For a float take dyadic_above of it.")
+        raise ArgumentError(f"Expected {name} to be a positive Fraction. For a float pass dyadic_above of it.")
     return value.numerator, value.denominator
 
 
 def _drawn(
     draw: Draw, numbers: tuple[int, int, int, int], shape: tuple[int, ...], bits: Bits, *, in_python: int = 300_000
 ) -> NDArray[np.object_]:
-    """Draws of this shape.
+    """An array of draws.
 
     Parameters
     ----------
     draw : callable
-        The draw in Python, which also serves numbers that do not fit into 64 bits.
+        The draw in Python, also for numbers that do not fit into 64 bits.
     numbers : tuple of int
-        `t, s, n, d`: the scale `t / s` of Laplace noise, and the variance `n / d` of the Gaussian noise that is made
-        from it, or `d = 0`.
+        `t, s, n, d`: the scale `t / s` of Laplace noise, and the variance `n / d` of the Gaussian noise made from it,
+        or `d = 0` for Laplace noise.
     in_python : int, default 300,000
-        Up to so many cells Python is as fast as importing a compiler, which takes a second or two.
+        Number of cells up to which Python is not slower than compilation.
     """
     t, _, n, d = numbers
     noise = np.empty(math.prod(shape), dtype=object)
@@ -400,8 +400,8 @@ def _drawn(
             done, used, answer = compiled_draws()(*numbers, words, drawn, done)
             noise[start:done] = drawn[start:done].tolist()
             bits.spend(used)
-            # A draw that ran out of words starts again from its own first word, with more words behind it. Other words
-            # would favour short draws.
+            # A draw that runs out of words starts again from its first word, with more words to follow. New words would
+            # favour short draws.
             least = words.size - used + 1 if answer == _NO_WORDS else 1
         if not compiles or answer == _TOO_LARGE:
             noise[done] = draw(bits.uniform)
@@ -410,14 +410,14 @@ def _drawn(
 
 
 def chosen(scores: Sequence[int], scale: Fraction, bits: Bits) -> int:
-    """A position with a probability in proportion to `exp(scores[position] / scale)`, exactly.
+    """A random position, with probability exactly proportional to `exp(scores[position] / scale)`.
 
     Parameters
     ----------
     scores : sequence of int
-        Integers of any size and sign, at least one. Secret.
+        At least one integer, of any size and sign. Secret.
     scale : Fraction
-        Positive. For a real scale take :func:`pymc_dirdp.sampling.discrete_noise.dyadic_above` of it.
+        Positive. For a real scale pass :func:`dyadic_above` of it.
     bits : Bits
         The source of randomness.
 
@@ -427,9 +427,8 @@ def chosen(scores: Sequence[int], scale: Fraction, bits: Bits) -> int:
 
     Notes
     -----
-    A position is proposed with equal probabilities, and accepted with probability `exp((score - largest score) /
-    scale)`. So the number of proposals, and with it the time, depends on the scores: let nobody time a choice who may
-    not know them.
+    A uniform proposal is accepted with probability `exp((score - largest score) / scale)`. So the number of proposals,
+    and the time, depend on the scores. Anyone who can time the choice learns about them.
 
     References
     ----------
@@ -450,6 +449,6 @@ def chosen(scores: Sequence[int], scale: Fraction, bits: Bits) -> int:
 
 
 def _accepted(uniform: Uniform, a: int, b: int) -> bool:
-    """True with probability `exp(-a / b)`, for any `a` of at least 0."""
+    """True with probability `exp(-a / b)`, for any non-negative `a`."""
     whole, rest = divmod(a, b)
     return all(exponential_coin(uniform, 1, 1) for _ in range(whole)) and exponential_coin(uniform, rest, b)

@@ -1,4 +1,4 @@
-"""Exact draws from a Dirichlet distribution: the counts of a Pólya urn, in integers."""
+"""Exact Dirichlet draws: the counts of a Pólya urn, in integers."""
 
 import math
 from bisect import bisect_right
@@ -15,10 +15,10 @@ from pymc_dirdp.sampling.bits import _POWERS, Bits
 from pymc_dirdp.sampling.compiled_urn import MAX_STEPS, urns_in_jumps
 from pymc_dirdp.sampling.discrete_noise import over_one_power
 
-# So many steps are drawn at once. Their arrays take a few megabytes.
+# Number of steps in a batch, with arrays of a few megabytes.
 _AT_ONCE = 2**16
-# Points among the weights are compared by so many leading bits, and by all others only where these do not decide. Sums
-# of numbers below this power of two are 64-bit integers.
+# Number of leading bits that are compared first, so that sums fit into 64-bit integers. Other bits are compared in case
+# of a tie.
 _LEADING = 62
 
 
@@ -27,22 +27,22 @@ def urn(
 ) -> Integers:
     """Counts from the Dirichlet-multinomial distribution with parameters `rows / 2**digits`, exactly.
 
-    Step `j` of the urn copies one of the `j - 1` earlier records, or draws a new one from the weights. The counts of
-    all steps have the distribution of a table of `steps` synthetic records, `Multinomial(steps, y)` with
-    `y ~ Dirichlet(rows / 2**digits)`. No floating-point number takes part, and no size is refused.
+    Step `j` of the urn copies one of the `j - 1` earlier records, or draws a new record from the weights. The counts of
+    all steps have the distribution of `steps` synthetic records, `Multinomial(steps, y)` with
+    `y ~ Dirichlet(rows / 2**digits)`. The algorithm uses no floating-point numbers and accepts weights of any size.
 
     Parameters
     ----------
     rows : sequence of sequences of int, or array of int of any size
-        Secret weights, at least 1: a row for each row of the table.
+        Secret weights, at least 1, with a row for each row of the table.
     digits : int
         Binary digits of the weights after the point.
     steps : int
-        Records in every row, at least 1. Must be public.
+        Number of records in every row, at least 1. Must be public.
     draws : int
         Number of independent draws.
     bits : Bits
-        The source of randomness. Parts of many urns take their words one after the other.
+        The source of randomness.
 
     Returns
     -------
@@ -51,17 +51,16 @@ def urn(
 
     Notes
     -----
-    The distribution is exact, but the memory that is touched, the number of random words that are rejected and the
-    running time depend on the secret. The counts are not safe from somebody who can measure these.
+    The distribution is exact, but memory access, the number of rejected random words, and the running time depend on
+    the secret. The counts are not protected from anyone who can measure these.
 
-    Which earlier record a step copies does not depend on what that record is. So these numbers are drawn for many steps
-    at once, and then the copies are followed back to the records that came from the weights.
+    The index of the copied record does not depend on the category of that record. So the indices of many steps are
+    drawn at once, and then copies are traced back to the records that came from the weights.
 
-    Urns of many rows and draws go side by side. No two of them share a word: `Bits.uniforms` gives each of its limits
-    words of its own, which are independent and uniform. So each urn sees the numbers that it would see alone, and all
-    are independent, whatever the order in which their words are taken.
+    Urns of many rows and draws run side by side. No two urns share a word, because `Bits.uniforms` uses separate words
+    for each limit. So all urns are independent, in whatever order they take their words.
 
-    Where there are many steps, they are not drawn one by one: :mod:`pymc_dirdp.sampling.compiled_urn`.
+    Many steps are drawn in jumps, see :mod:`pymc_dirdp.sampling.compiled_urn`.
 
     References
     ----------
@@ -75,12 +74,12 @@ def urn(
 def _urn(
     weights: list[int], which: Integers, digits: int, steps: int, draws: int, bits: Bits, *, worth: int = 2**24
 ) -> Integers:
-    """The same with different weights, and the place of that of each cell among them.
+    """Counts as from :func:`urn`, with the distinct weights and the index of the weight of each cell.
 
-    Urns of `worth` steps or more together are drawn in jumps, which are compiled.
+    Compiled code draws urns with at least `worth` steps in all.
     """
     n_rows, d = which.shape
-    # An urn for each draw of each row, the draws of a row one after the other.
+    # One urn for each draw of each row; the draws of a row are consecutive.
     counts, jumps = np.zeros((n_rows, draws, d), dtype=np.int64), np.zeros(n_rows, dtype=np.bool_)
     if steps * n_rows * draws >= worth and max(steps, d) <= MAX_STEPS:
         whole = np.array([min(weight >> digits, MAX_STEPS) for weight in weights], dtype=np.int64)
@@ -103,8 +102,8 @@ def _urn(
 def _of_rows(rows: NDArray[np.object_], row: Integers, digits: int, steps: int, bits: Bits, counts: Integers) -> None:
     """Add the records of some urns, each with the weights of a row, to their `counts`, shape (urns, d)."""
     cumulative = np.add.accumulate(rows, axis=1)
-    # Every earlier record is a cell of size 1, and the weights lie on the cells after these, of which the last may be
-    # covered in part.
+    # Every earlier record is a cell of size 1. The weights lie on the cells after these, and the last may be partly
+    # empty.
     cells = -(-cumulative[:, -1] >> digits)
     large = (cells + steps >= 2**_LEADING).astype(np.bool_)[row]
     for urn in np.flatnonzero(large).tolist():
@@ -130,7 +129,7 @@ def _in_python(cumulative: list[int], cells: int, digits: int, steps: int, bits:
             records.append(records[cell])
         else:
             category = bisect_right(cumulative, ((cell - earlier) << digits) + uniform(denominator))
-            # A place that no weight covers is drawn again.
+            # Rejected if no weight covers the point.
             if category < len(cumulative):
                 records.append(category)
     return np.bincount(records, minlength=len(cumulative))
@@ -145,11 +144,10 @@ def _walk(
     bits: Bits,
     counts: Integers,
 ) -> None:
-    """Add the records of urns that go side by side to their `counts`, shape (urns, d)."""
+    """Add the records of urns that run side by side to their `counts`, shape (urns, d)."""
     urns, d = counts.shape
     records = np.empty((urns, steps), dtype=np.int32)
-    # The first record comes from the weights. Were it to wait for its place among the cells, tiny weights would take
-    # billions of trials.
+    # The first record is drawn directly, because rejection from the cells takes billions of trials for tiny weights.
     first = _Weights(cumulative, [(int(total) - 1).bit_length() for total in cumulative[:, -1]])
     later = _Weights(cumulative, [(cell - 1).bit_length() + digits for cell in cells.tolist()])
     within = later.leading - np.searchsorted(_POWERS, cells - 1, side="right")
@@ -165,22 +163,22 @@ def _walk(
 
 
 class _Weights:
-    """Cumulative weights of rows, among which points of so many bits find their category."""
+    """Cumulative weights of rows, to find the categories of points with a number of bits for each row."""
 
     def __init__(self, cumulative: NDArray[np.object_], lengths: list[int]) -> None:
         self._cumulative = cumulative
-        # How many bits are compared at first, and how many are left, by row.
+        # The number of bits that are compared first, and of the other bits, by row.
         self.leading: Integers = np.minimum(lengths, _LEADING).astype(np.int64)
         self._left: Integers = np.array(lengths, dtype=np.int64) - self.leading
         self.outside = cumulative.shape[1]
         self._high = (cumulative >> self._left.astype(object)[:, None]).astype(np.int64)
 
     def categories(self, points: Integers, row: Integers, bits: Bits) -> Integers:
-        """The first category whose cumulative weight exceeds each point, given by its leading bits; d if there is none.
+        """The first category whose cumulative weight exceeds each point; d if there is none.
 
-        The bits that are left are drawn where they matter.
+        `points` are the leading bits. The other bits are drawn only in case of a tie.
         """
-        # At most so many cumulative weights are below the point or equal to it, and this one may be equal to it.
+        # The number of cumulative weights whose leading bits are at most those of the point; the last may be a tie.
         category, width = np.zeros(len(points), dtype=np.int64), 1 << (self.outside.bit_length() - 1)
         while width:
             further = category + width
@@ -216,13 +214,13 @@ def _block(
     weights: _Weights,
     bits: Bits,
 ) -> Integers:
-    """The categories of the records behind the earlier ones up to `stop`, shape (urns, stop - start)."""
+    """The categories of the records after the earlier ones up to `stop`, shape (urns, stop - start)."""
     urns, start = earlier.shape
     length = stop - start
     record = np.tile(np.arange(start, stop), urns)
     row = np.repeat(row, length)
     limits = record + cells[row]
-    # Each record has a place: that of an earlier one, which it copies, or a cell behind these, where the weights are.
+    # The place of each record is that of an earlier record, which it copies, or a cell of the weights after these.
     place, category = bits.uniforms(limits), np.empty_like(record)
     new = np.flatnonzero(place >= record)
     while new.size:
@@ -231,7 +229,7 @@ def _block(
         if within.any():
             points += bits.uniforms(1 << within[rows])
         category[new] = weights.categories(points, rows, bits)
-        # A place that no weight covers is drawn again.
+        # Rejected if no weight covers the point.
         rejected = new[category[new] == weights.outside]
         place[rejected] = bits.uniforms(limits[rejected])
         new = rejected[place[rejected] >= record[rejected]]
@@ -240,7 +238,7 @@ def _block(
     within_block = place >= start
     before = ~within_block
     category[copies[before]] = earlier[draw[before], place[before]]
-    # A copy of a record of this block is followed to its origin, in steps that double.
+    # Copies of records of this block are traced to their origins, in steps that double.
     copies = copies[within_block]
     origin = np.arange(record.size)
     origin[copies] = draw[within_block] * length + place[within_block] - start
@@ -256,15 +254,15 @@ def _block(
 
 @dataclass(frozen=True)
 class GridShare:
-    """What the grid of an exact release adds to the error of a Dirichlet draw. Both numbers are public.
+    """The error that the grid of an exact release adds to a Dirichlet draw. Both numbers are public.
 
     Attributes
     ----------
     weight : float
-        `w = d / (2 m + d)`: the mean of a component is `(1 - w) p + w / d`, where p is that of the Dirichlet
+        `w = d / (2 m + d)`. The mean of a component is `(1 - w) p + w / d`, where p is its mean in the Dirichlet
         distribution.
     variance : float
-        At most `u0 / m`: the variance of a component is `(1 - w)**2 (1 + u0 / m)` times that of the Dirichlet
+        At most `u0 / m`. The variance of a component is `(1 - w)**2 (1 + u0 / m)` times its variance in the Dirichlet
         distribution.
     """
 
@@ -273,12 +271,12 @@ class GridShare:
 
 
 def grid_share(alpha: ArrayLike, r: float, n_records: int, *, steps: int) -> GridShare:
-    """What the grid adds to a Dirichlet draw, for the largest row that `n_records` records can make.
+    """The error that the grid adds to a Dirichlet draw, for the largest row that `n_records` records can make.
 
     Parameters
     ----------
     alpha, r, n_records
-        Same as in :func:`default_steps`.
+        As in :func:`default_steps`.
     steps : int
         The number of steps of the urn, `m`.
 
@@ -288,7 +286,7 @@ def grid_share(alpha: ArrayLike, r: float, n_records: int, *, steps: int) -> Gri
 
     References
     ----------
-    Theory, section 11: the counts of the urn have mean `m p` and variance `m p (1 - p) (u0 + m) / (u0 + 1)`.
+    Theory, section 11. The counts of the urn have mean `m p` and variance `m p (1 - p) (u0 + m) / (u0 + 1)`.
 
     Examples
     --------
@@ -301,7 +299,7 @@ def grid_share(alpha: ArrayLike, r: float, n_records: int, *, steps: int) -> Gri
 
 
 def default_steps(alpha: ArrayLike, r: float, n_records: int) -> int:
-    """The number of synthetic records whose grid adds at most 1 % to the variance of a Dirichlet draw.
+    """The number of steps with which the grid adds at most 1 % to the variance of a Dirichlet draw.
 
     Parameters
     ----------
@@ -315,9 +313,9 @@ def default_steps(alpha: ArrayLike, r: float, n_records: int) -> int:
     Returns
     -------
     steps : int
-        The largest of 10,000, `50 * d` and `100 * (r * n_records + largest row sum of alpha)`. The last is cut at
-        10,000,000, because steps take time. Where a row's `u0` is above 100,000 the grid adds more than 1 %, the share
-        `u0 / steps` of :func:`grid_share`.
+        The largest of 10,000, `50 * d` and `100 * (r * n_records + largest row sum of alpha)`. The last is capped at
+        10,000,000, because steps take time. If `u0` of a row is above 100,000, the grid adds more than 1 %, namely the
+        share `u0 / steps` of :func:`grid_share`.
     """
     priors = positive_array(alpha=alpha, min_entries=1)
     finer = min(100_000, _largest_concentration(priors, r, n_records))
@@ -325,15 +323,15 @@ def default_steps(alpha: ArrayLike, r: float, n_records: int) -> int:
 
 
 def fewest_steps(d: int) -> int:
-    """The least default for rows of d categories, with which the weight of the grid is 1 %."""
+    """The least default number of steps for rows of d categories, with which the weight of the grid is at most 1 %."""
     return max(50 * d, 10_000)
 
 
 def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: int, draws: int, bits: Bits) -> Integers:
-    """Tables of synthetic records, each row a Multinomial of its own draw from `Dirichlet(r * counts + alpha)`.
+    """Tables of synthetic records, where each row is `Multinomial(steps, y)` with `y ~ Dirichlet(r * counts + alpha)`.
 
-    The doubles `alpha` and `r` are used as the rational numbers that they are: nothing is rounded on the way, so the
-    distribution is that of the pair given, to the last bit.
+    The doubles `alpha` and `r` are converted to rational numbers without rounding, so the distribution is exactly that
+    of these arguments.
 
     Parameters
     ----------
@@ -342,24 +340,24 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
     r : float
         Concentration, positive.
     counts : array_like of integers, shape of `alpha`
-        They are secret, and errors never show them.
+        Secret. Errors never show them.
     steps : int
-        Records in every row of the synthetic table, at least 1. Must be public.
+        Number of records in every row of the synthetic table, at least 1. Must be public.
     draws : int
-        Number of independent draws. A guarantee is for one of them.
+        Number of independent draws. A guarantee is for one draw.
     bits : Bits
         The source of randomness.
 
     Returns
     -------
     synthetic : array of int, shape (draws, ..., d)
-        Each row adds up to `steps`. A draw is a function of `y` and chance, so it has the guarantee of `y`.
+        Each row adds up to `steps`. A draw is post-processing of `y`, so it satisfies the guarantee of `y`.
 
     Raises
     ------
     DataError
-        If the counts are not integers of that shape, or above 2**53. No smaller count is refused for its size,
-        because that would tell about the data.
+        If the counts are not integers of this shape, or are above 2**53. No smaller count is refused for its size,
+        because the error would reveal information about the data.
 
     References
     ----------
@@ -367,7 +365,7 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
     """
     prior_table = positive_array(alpha=alpha, min_entries=1)
     whole = checked_counts(counts, prior_table.shape).astype(np.int64)
-    # Priors are public, and most of them have few different entries; so have counts of many cells.
+    # Tables often have few distinct priors and counts.
     priors, of_prior = different(prior_table)
     distinct_counts, of_count = different(whole)
     pairs, which = different(of_count * len(priors) + of_prior)
@@ -379,7 +377,7 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
 
 
 def exact_dirichlet(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: int, draws: int, bits: Bits) -> Array:
-    """Dirichlet draws on a grid: the :func:`positive_frequencies` of :func:`synthetic_counts`, with its arguments.
+    """Dirichlet draws on a grid: the :func:`positive_frequencies` of :func:`synthetic_counts`, with the same arguments.
 
     Returns
     -------
@@ -390,7 +388,7 @@ def exact_dirichlet(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: int
 
 
 def positive_frequencies(synthetic: Integers, steps: int) -> Array:
-    """Frequencies `(2 c + 1) / (2 m + d)` of the counts c of an urn of m steps: a positive and public map of them.
+    """Positive frequencies `(2 c + 1) / (2 m + d)` of the counts c of an urn with m steps.
 
     With 1/2 added, the mean of `log(c + 1/2)` given y is `log(m y) + 1 / (2 m)` up to the order `1 / (m y)**2`. The
     second term is the same for all categories and cancels in their ratios.
@@ -419,7 +417,7 @@ def urn_counts(y: ArrayLike, steps: int) -> Integers:
     Parameters
     ----------
     y : array_like, shape (..., d)
-        All components of the release; those of a Beta variable are its two probabilities.
+        All components of the release; for a Beta variable, the probabilities of success and failure.
     steps : int
         The number of steps of the urn, as stated in the release.
 
@@ -431,7 +429,7 @@ def urn_counts(y: ArrayLike, steps: int) -> Integers:
     Raises
     ------
     ArgumentError
-        If `y` does not lie on the grid of so many steps.
+        If `y` is not on the grid of this number of steps.
 
     Examples
     --------
@@ -442,11 +440,11 @@ def urn_counts(y: ArrayLike, steps: int) -> Integers:
     m = integer(1, steps=steps)
     places = ((2 * m + released.shape[-1]) * released - 1) / 2
     counts = np.round(places)
-    # Rounding moves a count by less than 1e-6.
+    # The rounding error of a count is below 1e-6.
     if np.any(np.abs(places - counts) > 1e-3) or np.any(counts.sum(axis=-1) != m):
         raise ArgumentError(
-            f"y is not on the grid of an exact release with steps={m}. Take steps from the release, and all components "
-            "of each row."
+            f"y is not on the grid of an exact release with steps={m}. Pass the steps of the release, and all "
+            "components of each row."
         )
     whole: Integers = counts.astype(np.int64)
     return whole

@@ -1,14 +1,14 @@
-"""Geometric noise in special forms, drawn exactly with random bits, and in floating point for simulations.
+"""Special forms of geometric noise, drawn exactly from random bits, and in floating point for simulations.
 
-1. *Noise that adds up to 0.* A two-sided geometric number is the difference of two one-sided ones, which, given their
-   sum A, are uniform over all lists of integers with that sum. So the noise is the difference of two independent
-   uniform lists with the same sum, and that sum has the weight `C(A + d - 1, d - 1)**2 exp(-2 A / scale)`.
-2. *Noise of several tables at once*, whose largest norm decides. The norm has a latent radius (see `JointBalls`): given
-   it, the tables are independent and uniform on balls. The radius is drawn, used, and forgotten; it must not be
-   published, because given the radius the loss is unbounded.
+1. *Zero-sum noise.* Two-sided geometric numbers are differences of one-sided ones. Given their sum A, one-sided numbers
+   are uniform over all lists of non-negative integers with this sum. So the noise is the difference of two independent
+   uniform lists with the same sum, and this sum has the weight `C(A + d - 1, d - 1)**2 exp(-2 A / scale)`.
+2. *Joint noise of several tables*, whose density depends on their largest norm. It has a latent radius (see
+   `JointBalls`). Given the radius, tables are independent and uniform on balls. The radius is drawn, used and
+   discarded. It must not be published, because given the radius the privacy loss is unbounded.
 
-Whatever is accepted with a probability that is no rational number is decided by one coin: uniform bits are compared
-with bounds on the probability in decimal arithmetic, with as many digits as it takes.
+A coin with an irrational probability compares uniform bits with bounds on the probability in decimal arithmetic, with
+as many digits as necessary.
 """
 
 import math
@@ -27,7 +27,7 @@ from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import Uniform, discrete_laplace, geometric
 
-# Decimal numbers start with so many digits; each attempt doubles them.
+# Initial number of decimal digits; each attempt doubles it.
 _DIGITS = 30
 
 
@@ -49,10 +49,10 @@ def zero_sum_laplace(scale: Fraction, cells: int, bits: Bits) -> NDArray[np.obje
 
     Notes
     -----
-    One-sided geometric numbers are drawn, and their sum A is accepted with a probability proportional to its own, which
-    makes it as likely as two such sums that agree; about 0.7 of them are accepted. A second uniform list with the same
-    sum is drawn as a random set of separators (Floyd). The coin is decided by decimal arithmetic whose error is
-    bounded, with as many digits as the coin needs. The time depends on the noise and on no count.
+    One-sided geometric numbers are drawn, and their sum A is accepted with a probability proportional to its own
+    probability, so that it is distributed like two equal sums. About 70 % of the sums are accepted. A second uniform
+    list with the same sum is drawn as a random set of separators (Floyd). The coin uses decimal arithmetic with a
+    bounded error and as many digits as necessary. The time depends on the noise but not on the counts.
 
     References
     ----------
@@ -67,7 +67,7 @@ def zero_sum_laplace(scale: Fraction, cells: int, bits: Bits) -> NDArray[np.obje
     mode = _mode(scale, cells)
     while True:
         two_sided = discrete_laplace(scale, (cells,), bits).tolist()
-        # The one of x and -1 - x that is not negative is one-sided.
+        # The non-negative one of x and -1 - x is one-sided.
         gains = [max(x, -1 - x) for x in two_sided]
         if _accepted(sum(gains), mode, scale, cells, bits):
             break
@@ -80,15 +80,15 @@ def zero_sum_laplace(scale: Fraction, cells: int, bits: Bits) -> NDArray[np.obje
 def fast_zero_sum_laplace(
     scale: float, tables: int, cells: int, rng: np.random.Generator, *, continuous: float = 2.0**30
 ) -> Array:
-    """The same noise for many tables in floating point, shape `(tables, cells)`; for simulations.
+    """Zero-sum noise of many tables in floating point, shape `(tables, cells)`, for simulations.
 
-    Above the scale `continuous` it is continuous noise, rounded.
+    If the scale is above `continuous`, it is rounded continuous noise.
     """
     if scale > continuous:
         size = rng.gamma(2 * cells - 1, scale / 2, size=(tables, 1))
         gains, losses = rng.dirichlet(np.ones(cells), size=(2, tables))
         noise: Array = np.rint(size * (gains - losses))
-        # Their own sum is rounded, too, where they are too large for whole doubles.
+        # Numbers above 2**53 have a rounded sum, too.
         noise[:, 0] = -noise[:, 1:].sum(axis=1)
         return noise
     sums = _fast_sums(scale, tables, cells, rng)
@@ -102,20 +102,20 @@ def _fast_sums(scale: float, tables: int, cells: int, rng: np.random.Generator) 
     mode = float(max(0, math.ceil((cells * (1 - rate) - 1) / rate)))
     highest = _log_gamma_ratio(np.array([mode]), cells)[0] - mode / scale
     sums = np.zeros(tables, dtype=np.int64)
-    wanting = np.arange(tables)
-    while len(wanting):
-        tried = rng.negative_binomial(cells, rate, size=len(wanting))
-        log_share = _log_gamma_ratio(tried.astype(np.float64), cells) - tried / scale - highest
-        accepted = -rng.standard_exponential(len(wanting)) <= log_share
-        sums[wanting[accepted]] = tried[accepted]
-        wanting = wanting[~accepted]
+    missing = np.arange(tables)
+    while len(missing):
+        proposals = rng.negative_binomial(cells, rate, size=len(missing))
+        log_share = _log_gamma_ratio(proposals.astype(np.float64), cells) - proposals / scale - highest
+        accepted = -rng.standard_exponential(len(missing)) <= log_share
+        sums[missing[accepted]] = proposals[accepted]
+        missing = missing[~accepted]
     return sums
 
 
 def uniform_composition(total: int, cells: int, uniform: Callable[[int], int]) -> list[int]:
-    """Integers of at least 0 that add up to `total`, every list as likely as any other."""
+    """A uniform list of non-negative integers that add up to `total`."""
     places = total + cells - 1
-    # The separators are a uniform set of places; so are the places that are no separators, which may be fewer.
+    # The separators are a uniform set of places. So are the other places, which may be fewer.
     few = min(cells - 1, total)
     chosen: set[int] = set()
     for last in range(places - few, places):
@@ -131,11 +131,11 @@ def uniform_composition(total: int, cells: int, uniform: Callable[[int], int]) -
 
 
 def _accepted(total: int, mode: int, scale: Fraction, cells: int, bits: Bits) -> bool:
-    """A coin: true with the probability of this sum of geometric numbers over that of the most likely sum."""
+    """A coin with the probability of this sum of geometric numbers over that of the most likely sum."""
     if total == mode:
         return True
     low, high, sign = (mode, total, 1) if total > mode else (total, mode, -1)
-    # C(high + d - 1, d - 1) / C(low + d - 1, d - 1), as the shorter one of two products.
+    # C(high + d - 1, d - 1) / C(low + d - 1, d - 1) as the shorter of two products.
     if high - low < cells - 1:
         factors = [(j + cells - 1, j) for j in range(low + 1, high + 1)]
     else:
@@ -145,7 +145,7 @@ def _accepted(total: int, mode: int, scale: Fraction, cells: int, bits: Bits) ->
         ratio = Decimal(1)
         for numerator, denominator in factors:
             ratio = ratio * numerator / denominator
-        # Each operation is rounded to the nearest number of so many digits, and the exponent before it is taken.
+        # Each operation rounds to this number of digits, and so does the exponent of the exponential.
         error = Decimal(10) ** (1 - digits) * (2 * len(factors) + 10 + _decimal((high - low) / scale))
         return (ratio * (-_decimal((high - low) / scale)).exp()) ** sign, error
 
@@ -153,19 +153,19 @@ def _accepted(total: int, mode: int, scale: Fraction, cells: int, bits: Bits) ->
 
 
 def decimal_coin(share: Callable[[int], tuple[Decimal, Decimal]], digits: int, bits: Bits, *, word: int = 64) -> bool:
-    """True with a probability that is known to any number of digits, exactly.
+    """True with exactly a probability that can be computed to any number of digits.
 
     Parameters
     ----------
     share : callable
-        `share(digits)`: the probability, computed in a decimal context of so many digits, and a bound of its relative
-        error.
+        `share(digits)` returns the probability in a decimal context of this number of digits, and a bound of its
+        relative error.
     digits : int
-        So many more digits than usual to start with.
+        Initial number of digits in addition to the usual number.
     bits : Bits
         The source of randomness.
     word : int, default 64
-        Bits of the uniform number to start with; each attempt adds as many.
+        Initial number of bits of the uniform number; each attempt adds as many.
     """
     digits, number, length = _DIGITS + digits, bits.uniform(2**word), word
     while True:
@@ -180,7 +180,7 @@ def decimal_coin(share: Callable[[int], tuple[Decimal, Decimal]], digits: int, b
 
 
 def _mode(scale: Fraction, cells: int) -> int:
-    """The most likely sum: the least A of at least 0 with `(A + d) / (A + 1) <= exp(1 / scale)`."""
+    """The most likely sum, which is the least non-negative A with `(A + d) / (A + 1) <= exp(1 / scale)`."""
     if 1 / scale >= cells.bit_length():
         return 0
     digits = _DIGITS + len(str(max(cells, math.ceil(scale))))
@@ -189,7 +189,7 @@ def _mode(scale: Fraction, cells: int) -> int:
             ratio = _decimal(1 / scale).exp()
             error = Decimal(10) ** (2 - digits) * ratio
             ends = [(cells - value) / (value - 1) for value in (ratio + error, ratio - error)]
-            # The numbers are not whole, because exp(1 / scale) is not rational.
+            # These numbers are not integers, because exp(1 / scale) is irrational.
             least, most = (max(0, int(end.to_integral_value("ROUND_CEILING"))) for end in ends)
         if least == most:
             return least
@@ -219,7 +219,7 @@ def joint_noise(scale: Fraction, blocks: Blocks, bits: Bits, first: int | None =
     bits : Bits
         The source of randomness.
     first : int, optional
-        How many lists are drawn, by default all; what the others would be is in the radius.
+        The number of lists to draw, by default all. The radius accounts for the other lists.
 
     Returns
     -------
@@ -227,7 +227,8 @@ def joint_noise(scale: Fraction, blocks: Blocks, bits: Bits, first: int | None =
 
     Notes
     -----
-    The time depends on the noise and on no count. About `sqrt(n)` radii are proposed for n free integers.
+    The time depends on the noise but not on the counts. There are about `sqrt(n)` proposals of a radius for n free
+    integers.
 
     References
     ----------
@@ -248,9 +249,9 @@ def joint_noise(scale: Fraction, blocks: Blocks, bits: Bits, first: int | None =
 
 
 def uniform_point(ball: Ball, radius: int, uniform: Uniform) -> list[int]:
-    """A list of integers whose norm is at most the radius, every list as likely as any other.
+    """A uniform list of integers with a norm of at most the radius.
 
-    A uniform number below the number of lists tells the norm, found by bisection, and the number of gains.
+    A uniform number below the number of lists determines the norm, by bisection, and the number of gains.
     """
     number = uniform(ball.points(radius))
     low, norm = -1, radius
@@ -284,9 +285,9 @@ def uniform_point(ball: Ball, radius: int, uniform: Uniform) -> list[int]:
 def common_radius(scale: Fraction, blocks: Blocks, bits: Bits) -> int:
     """The latent radius in units of one over the least common multiple of the records. **Secret**: never publish it.
 
-    Its probability is `exp(-r / (scale unit))` times the numbers of points of all balls, up to a factor. The logarithm
-    of a number of points is concave in the radius, so it lies below each of its tangents. A radius is proposed from the
-    geometric distribution that a tangent makes of it, which has no end, and accepted with the ratio of both.
+    Its probability is proportional to `exp(-r / (scale unit))` times the numbers of points of all balls. The logarithm
+    of a number of points is concave in the radius, so it is below each of its tangents. With a tangent instead of the
+    logarithm, the radius is geometric. It is proposed from this distribution and accepted with the ratio of both.
     """
     touched, slope = _tangent(scale, blocks)
     unit = math.lcm(*(m for _, m in blocks))
@@ -301,7 +302,7 @@ def common_radius(scale: Fraction, blocks: Blocks, bits: Bits) -> int:
         points, tilt = log_points(radius), slope * (touched - radius)
 
         def share(digits: int, points: int = points, tilt: Fraction = tilt) -> tuple[Decimal, Decimal]:
-            # Two divisions, an exponential and a product; the exponent is rounded before the exponential is taken.
+            # Two divisions, an exponential and a product. The exponent is rounded before the exponential.
             error = Decimal(10) ** (1 - digits) * (10 + abs(_decimal(tilt)))
             return Decimal(points) / Decimal(highest) * _decimal(tilt).exp(), error
 
@@ -311,10 +312,10 @@ def common_radius(scale: Fraction, blocks: Blocks, bits: Bits) -> int:
 
 @lru_cache(maxsize=64)
 def _tangent(scale: Fraction, blocks: Blocks) -> tuple[int, Fraction]:
-    """Where a tangent touches the logarithm of the number of points, and its slope, which is below the rate.
+    """The point and the slope of a tangent to the logarithm of the number of points. The slope is below the rate.
 
-    Between integer limits of a ball the logarithm is interpolated, which leaves it concave and makes it no smaller. At
-    a corner any slope between those of the two sides will do. The best tangent has the rate less one over the radius.
+    Between integer radii of a ball the logarithm is interpolated, so it is concave and not smaller. At a corner any
+    slope between those of the two sides is valid. The best tangent has the rate minus one over the radius.
     """
     unit, counted = math.lcm(*(m for _, m in blocks)), Counter(blocks)
     rate = 1 / (scale * unit)
@@ -336,7 +337,7 @@ def _tangent(scale: Fraction, blocks: Blocks) -> tuple[int, Fraction]:
     digits = _DIGITS + 2 * len(str(high))
     while True:
         with localcontext(_context(digits)):
-            # Every operation is rounded, and so is each sum of positive numbers.
+            # Every operation rounds, also each sum of positive numbers.
             error = Decimal(10) ** (1 - digits) * (10 + 2 * len(counted))
             after, before = (_slope(counted, high, side, error) for side in (1, 0))
         least, most = Fraction(after) / unit, Fraction(before) / unit
@@ -349,18 +350,18 @@ def _tangent(scale: Fraction, blocks: Blocks) -> tuple[int, Fraction]:
 
 
 def _slope(counted: Counter[tuple[Ball, int]], limit: int, side: int, error: Decimal) -> Decimal:
-    """The slope after (`side` 1, from above) or before (0, from below) the limits `at * m`, per norm of one record."""
+    """An upper bound of the slope after (`side` 1), or a lower bound before (0) the radii `limit * m`, per record."""
     total = Decimal(0)
     for (ball, m), count in counted.items():
         points = [Decimal(ball.points(limit * m + side - 1 + i)) for i in range(2)]
-        # An error of the quotient, which is above 1, is one of its logarithm.
+        # The relative error of the quotient, which is above 1, bounds the absolute error of its logarithm.
         rise = (points[1] / points[0]).ln()
         total += count * m * (rise * (1 + error) + 3 * error if side else rise * (1 - error) - 3 * error)
     return total * (1 + error) if side else total * (1 - error)
 
 
 def fast_joint_noise(distribution: JointBalls, size: int, rng: np.random.Generator, first: int | None = None) -> Array:
-    """The same noise many times in floating point, shape `(size, cells)`, of all lists or of the first ones."""
+    """Many draws of joint noise in floating point, shape `(size, cells)`, of all or of the first lists."""
     if not distribution.is_listed:
         bits, blocks = Bits(rng), tuple(zip(distribution.balls, distribution.records, strict=True))
         return np.stack(
@@ -396,7 +397,7 @@ def _fast_points(ball: Ball, log_points: Array, limits: Integers, rng: np.random
 
 
 def _fast_list(totals: Integers, cells: NDArray[np.bool_], rng: np.random.Generator) -> Array:
-    """Uniform lists of integers of at least 0 in some cells, with these sums."""
+    """Uniform lists of non-negative integers in these cells, with these sums."""
     shares = rng.standard_exponential(cells.shape) * cells
     shares /= shares.sum(axis=1, keepdims=True)
     return np.asarray(rng.multinomial(np.maximum(totals, 0), shares), dtype=np.float64)
