@@ -13,7 +13,7 @@ type MeasureName = Literal["levels", "families", "variables"]
 type Strategy = Literal["optimal", "temper", "inflate", "algorithm-1"]
 type Objective = Literal["posterior", "estimate", "prediction"]
 type DrawObjective = Literal["posterior", "estimate"]
-type SamplerName = Literal["exact", "fast"]
+type Sampler = Literal["exact", "fast"]
 type ErrorOf = Literal["draw", "estimate"]
 """What an expected error is of."""
 type BanditMechanism = Literal["geometric", "counts"]
@@ -26,7 +26,7 @@ def options_of(alias: TypeAliasType) -> tuple[Any, ...]:
 
     Examples
     --------
-    >>> options_of(SamplerName)
+    >>> options_of(Sampler)
     ('exact', 'fast')
     """
     return get_args(alias.__value__)

@@ -27,7 +27,7 @@ def compute(given):
         }
         rows += [{"k": k, "kind": name, "value": value} for name, value in found.items()]
         for name, vector in PAIR.items():
-            drawn = mechanism.sample(vector, protected=(1, 2), draws=200, sampler="fast", random_seed=rng)
+            drawn = mechanism.sample(vector, protected=(1, 2), released_draws=200, sampler="fast", random_seed=rng)
             rows += [{"k": k, "kind": name, "x": y[0], "y": y[1]} for y in drawn]
     return pd.DataFrame(rows)
 

@@ -11,7 +11,7 @@ from pymc_dirdp.auditing.result import Audit, Bound, family_of, rarest_event, re
 from pymc_dirdp.auditing.statistics import BlackBox, Seen, Source, Statistic, as_rows, commonest_shape, learned
 from pymc_dirdp.checks import integer, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.literals import SamplerName
+from pymc_dirdp.literals import Sampler
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -27,7 +27,7 @@ def audit(
     claim: Guarantee | PrivacyCurves | None = None,
     delta: float | Sequence[float] = 1e-5,
     n: int | None = None,
-    sampler: SamplerName | None = None,
+    sampler: Sampler | None = None,
     steps: int | None = None,
     prob: float = 1 - 1e-6,
     last_bits: bool = False,

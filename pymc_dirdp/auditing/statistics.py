@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.literals import Sampler
 from pymc_dirdp.mechanisms.base import Mechanism
 
 # What is audited, and many independent releases of it.
@@ -28,7 +29,7 @@ class Source:
     """A mechanism of this library with one of its samplers, or a function of the counts that has its own randomness."""
 
     mechanism: Mechanism | BlackBox
-    sampler: str | None = None  # None takes the default of the mechanism.
+    sampler: Sampler | None = None  # None takes the default of the mechanism.
     steps: int | None = None  # The steps of the urn, for the exact sampler of a mechanism that draws from one.
 
     @property
@@ -60,7 +61,7 @@ class Source:
     @property
     def default_draws(self) -> int:
         """The default number of releases of each data set in an audit."""
-        return 100_000 if self.known is None else self.known.outputs_to_audit(str(self.sampler))
+        return 100_000 if self.known is None else self.known.outputs_to_audit(self.known.checked_sampler(self.sampler))
 
     def releases(self, counts: Array, n: int, rng: np.random.Generator) -> Outputs:
         """`n` independent releases of made-up counts; a black box does not use `rng`."""

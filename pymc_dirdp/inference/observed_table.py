@@ -21,6 +21,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import MAX_RECORDS, integer, numbers_or_none, positive_array
 from pymc_dirdp.errors import ArgumentError, InternalError, type_name
 from pymc_dirdp.inference.measurements import Measurement
+from pymc_dirdp.literals import Sampler
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.outputs import CellNoise, JointLikelihoods, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -174,7 +175,7 @@ class MechanismOutput:
     _: KW_ONLY
     prior: Array
     n_records: int | None = None
-    sampler: str | None = None
+    sampler: Sampler | None = None
     steps: int | None = None
     name: str = "p"
     reproducible: ClassVar[bool] = False
@@ -203,8 +204,9 @@ class MechanismOutput:
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "prior", prior)
         object.__setattr__(self, "n_records", self.mechanism.public_records(self.n_records))
-        object.__setattr__(self, "sampler", self.mechanism.checked_sampler(self.sampler))
-        object.__setattr__(self, "steps", self.mechanism.checked_steps(self.steps, str(self.sampler)))
+        sampler = self.mechanism.checked_sampler(self.sampler)
+        object.__setattr__(self, "sampler", sampler)
+        object.__setattr__(self, "steps", self.mechanism.checked_steps(self.steps, sampler))
         # Raise errors about an unusable output here, and not later.
         if self.observed_table.joint_rows is None:
             self._row_likelihoods()
@@ -244,7 +246,7 @@ class MechanismOutput:
         """The same number of simulated outputs for each of several tables of counts, by the name of the table."""
         steps, table = self.steps, TableMechanism.of(self.mechanism)
         if steps is None and table is not None:
-            steps = table.steps(str(self.sampler), self.n_records)
+            steps = table.steps(self.mechanism.checked_sampler(self.sampler), self.n_records)
         return {self.name: replicates_of(self.mechanism, counts[self.name], len(self.values), steps, rng)}
 
     def _row_likelihoods(self) -> list[list[RowLikelihood]]:
@@ -254,7 +256,7 @@ class MechanismOutput:
     def _rows(self) -> list[list[RowLikelihood]]:
         by_output = [
             self.mechanism.likelihoods_of_rows(
-                output, n_records=self.n_records, sampler=str(self.sampler), steps=self.steps
+                output, n_records=self.n_records, sampler=self.mechanism.checked_sampler(self.sampler), steps=self.steps
             )
             for output in self.values
         ]

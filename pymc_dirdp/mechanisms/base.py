@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, Self, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.literals import SamplerName, options_of
+from pymc_dirdp.literals import Sampler, options_of
 from pymc_dirdp.mechanisms.noise import Noise
 from pymc_dirdp.mechanisms.outputs import CellNoise, Draws, JointLikelihoods, Output, RowLikelihood
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -74,7 +74,7 @@ class Tempered:
 # this package depends on the class of a mechanism.
 
 
-SAMPLERS = options_of(SamplerName)
+SAMPLERS: tuple[Sampler, ...] = options_of(Sampler)
 
 
 class Mechanism(RebuiltOnCopy, PrivacyCurves):
@@ -128,15 +128,15 @@ class Mechanism(RebuiltOnCopy, PrivacyCurves):
         hashable = ((v.shape, v.tobytes()) if isinstance(v, np.ndarray) else v for v in values)
         return type(self), *hashable
 
-    def checked_sampler(self, sampler: str | None) -> str:
+    def checked_sampler(self, sampler: Sampler | None) -> Sampler:
         """The name of a sampler that this mechanism has; None means the default."""
-        return SAMPLERS[0] if sampler is None else one_of(SAMPLERS, sampler=sampler)
+        return SAMPLERS[0] if sampler is None else cast(Sampler, one_of(SAMPLERS, sampler=sampler))
 
-    def _source(self, sampler: str, random_seed: Seed) -> Bits | np.random.Generator:
+    def _source(self, sampler: Sampler, random_seed: Seed) -> Bits | np.random.Generator:
         """The source of randomness: bits for the exact sampler, a generator for the fast one."""
         return Bits(random_seed) if self.checked_sampler(sampler) == "exact" else generator(random_seed)
 
-    def checked_steps(self, steps: int | None, sampler: str) -> int | None:
+    def checked_steps(self, steps: int | None, sampler: Sampler) -> int | None:
         """The number of steps of the urn that the caller chose; an error if this sampler is not an urn."""
         if steps is None:
             return None
@@ -147,12 +147,12 @@ class Mechanism(RebuiltOnCopy, PrivacyCurves):
             )
         return integer(1, steps=steps)
 
-    def outputs_to_audit(self, sampler: str) -> int:
+    def outputs_to_audit(self, sampler: Sampler) -> int:
         """The default number of outputs that an audit draws for each data set."""
         # An urn takes a thousand times as long as another sampler.
         return 10_000 if self._is_urn(sampler) else 100_000
 
-    def _is_urn(self, sampler: str) -> bool:
+    def _is_urn(self, sampler: Sampler) -> bool:
         """Whether a sampler draws from a Pólya urn."""
         return False
 
@@ -163,7 +163,7 @@ class Mechanism(RebuiltOnCopy, PrivacyCurves):
 
     @abc.abstractmethod
     def releases(
-        self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
+        self, counts: Array, n: int, *, sampler: Sampler = "fast", random_seed: Seed = None, steps: int | None = None
     ) -> Array:
         """`n` independent releases of simulated counts, each covered by the guarantee. Shape ``(n, ...)``."""
 
@@ -253,12 +253,12 @@ class Mechanism(RebuiltOnCopy, PrivacyCurves):
         """The parameters of a draw that is itself the release; None if draws are post-processing of a release."""
         return None
 
-    def posterior_parameters(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        """Parameters of the private Dirichlet posterior, one release for each simulated table. Shape of `data`.
+    def posterior_parameters(self, counts: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        """Parameters of the private Dirichlet posterior, one release for each simulated table. Shape of `counts`.
 
         Parameters
         ----------
-        data : array of int, shape ``(simulations, ...)``
+        counts : array of int, shape ``(simulations, ...)``
         rng : numpy.random.Generator
 
         Raises
@@ -304,7 +304,7 @@ class Mechanism(RebuiltOnCopy, PrivacyCurves):
         return None
 
     def likelihoods_of_rows(
-        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
+        self, output: Array, *, n_records: int | None, sampler: Sampler, steps: int | None = None
     ) -> list[RowLikelihood]:
         """The likelihood of one output, factorised over the cells and the total of each row: one object per row.
 

@@ -18,6 +18,7 @@ import numpy as np
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import MAX_RECORDS, integer, one_of, positive, within
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
+from pymc_dirdp.literals import AdjacencyName, CountNoise
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.marginals import NOISES
@@ -41,7 +42,7 @@ class ChoiceMechanism(PrivacyCurves):
     """The public parameters of a choice. A release holds these and the result of the choice, and nothing else."""
 
     scale: float
-    adjacency: str
+    adjacency: AdjacencyName
     contribution: int
 
     def __post_init__(self) -> None:
@@ -112,9 +113,9 @@ class TreeMechanism(ChoiceMechanism):
     lengths: tuple[int, ...]
     scale: float
     parameter: float
-    noise: str = "gaussian"
+    noise: CountNoise = "gaussian"
     _: KW_ONLY
-    adjacency: str = "replace-one"
+    adjacency: AdjacencyName = "replace-one"
     contribution: int = 1
 
     def __post_init__(self) -> None:
@@ -213,9 +214,9 @@ class TreeMechanism(ChoiceMechanism):
             part_of = {k: part_of[i] if part == part_of[j] else part for k, part in part_of.items()}
         return tuple(sorted(edges))
 
-    def stop_score(self, candidates: int) -> int:
+    def stop_score(self, n_candidates: int) -> int:
         """The score of "no more edges": about the maximum that the noise of the choice reaches among the candidates."""
-        return math.ceil(self.scale * math.log(candidates))
+        return math.ceil(self.scale * math.log(n_candidates))
 
     def _predict(self, noisy: Sequence[Array]) -> tuple[dict[int, Array], float]:
         """The shares of all variables and the number of records, estimated from the noisy marginals."""
@@ -292,7 +293,7 @@ class QuantilesMechanism(ChoiceMechanism):
     _: KW_ONLY
     n_candidates: int
     scale: float
-    adjacency: str = "replace-one"
+    adjacency: AdjacencyName = "replace-one"
     contribution: int = 1
 
     def __post_init__(self) -> None:
@@ -381,12 +382,12 @@ class QuantilesMechanism(ChoiceMechanism):
         (*mixed, worst) = [self._composed(k, self.contribution - k) for k in self._splits]
         return Parallel((*mixed, worst)) if mixed else worst
 
-    def release(self, between: Integers, *, random_seed: Seed = None) -> tuple[int, ...]:
+    def release(self, counts: Integers, *, random_seed: Seed = None) -> tuple[int, ...]:
         """The positions of the edges among the candidates, in rising order and without repetitions.
 
         Parameters
         ----------
-        between : array of int, shape (n_candidates + 1,)
+        counts : array of int, shape (n_candidates + 1,)
             The number of records below the first candidate, from each candidate to below the next, and from the last
             candidate on. **Secret.**
         random_seed : int, SeedSequence, Generator or None
@@ -399,11 +400,11 @@ class QuantilesMechanism(ChoiceMechanism):
         bits = Bits(None if random_seed is None else generator(random_seed))
         # Scores are integers, so there is no rounding.
         scale = Fraction(self.scale) * self.n_bins
-        return tuple(sorted({chosen(scores, scale, bits) for scores in self.scores(between)}))
+        return tuple(sorted({chosen(scores, scale, bits) for scores in self.scores(counts)}))
 
-    def scores(self, between: Integers) -> list[list[int]]:
+    def scores(self, counts: Integers) -> list[list[int]]:
         """The scores of all candidates for each edge, times `n_bins`. **Secret.**"""
-        counts = np.asarray(between)
+        counts = np.asarray(counts)
         if counts.shape != (self.n_candidates + 1,) or counts.dtype.kind not in "iu":
             raise DataError(
                 f"Expected {self.n_candidates + 1} integers, the numbers of records between {self.n_candidates} "

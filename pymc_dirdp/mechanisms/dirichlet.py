@@ -14,6 +14,7 @@ from scipy.special import gammaln
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MAX_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.literals import AdjacencyName, Sampler
 from pymc_dirdp.mechanisms.audit_distributions import dirichlet_distributions
 from pymc_dirdp.mechanisms.base import FileField, Mechanism, Tempered
 from pymc_dirdp.mechanisms.outputs import DRAWS, Draws, Output, RowLikelihood, add_up_to_1
@@ -39,7 +40,7 @@ class DirichletDraws(Mechanism):
     """
 
     @override
-    def _is_urn(self, sampler: str) -> bool:
+    def _is_urn(self, sampler: Sampler) -> bool:
         return sampler == "exact"
 
     @abc.abstractmethod
@@ -55,10 +56,11 @@ class DirichletDraws(Mechanism):
         """Draws from the urn; None means the default number of steps."""
 
     def _draws(
-        self, secret: Array, *, draws: int, sampler: str, steps: int | None, random_seed: Seed, least: float = 0.0
+        self, secret: Array, *, draws: int, sampler: Sampler, steps: int | None, random_seed: Seed, least: float
     ) -> Array:
         """Draws for validated counts; `least` is a public lower bound of all parameters."""
-        draws, steps = integer(1, draws=draws), self.checked_steps(steps, self.checked_sampler(sampler))
+        draws = integer(1, released_draws=draws)
+        steps = self.checked_steps(steps, self.checked_sampler(sampler))
         source = self._source(sampler, random_seed)
         if isinstance(source, Bits):
             return self._urn_draws(secret, draws, steps, source)
@@ -232,7 +234,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     alpha: Array
     r: float
     _: KW_ONLY
-    adjacency: str = "replace-one"
+    adjacency: AdjacencyName = "replace-one"
     min_count: float = 0.0
     contribution: Contribution | int = 1
     n_records: int | None = None
@@ -338,8 +340,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         self,
         counts: ArrayLike,
         *,
-        draws: int = 1,
-        sampler: str = "exact",
+        released_draws: int = 1,
+        sampler: Sampler = "exact",
         random_seed: Seed = None,
         steps: int | None = None,
     ) -> Array:
@@ -349,7 +351,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         ----------
         counts : array_like of integers, shape of `alpha`
             The secret. Errors never show it.
-        draws : int, default 1
+        released_draws : int, default 1
             Number of draws, at least 1.
         sampler : {"exact", "fast"}, default "exact"
             `"exact"` draws integer counts from a Pólya urn, without rounding. If c of the `steps` draws are in a
@@ -364,7 +366,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
         Returns
         -------
-        y : array, shape ``(draws, *alpha.shape)``
+        y : array, shape ``(released_draws, *alpha.shape)``
             Positive; the last axis sums to 1 up to rounding.
 
         References
@@ -372,7 +374,9 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         Theory, section 11, for the exact sampler.
         """
         secret, least = self.check(counts), float(self.alpha.min())
-        return self._draws(secret, draws=draws, sampler=sampler, steps=steps, random_seed=random_seed, least=least)
+        return self._draws(
+            secret, draws=released_draws, sampler=sampler, steps=steps, random_seed=random_seed, least=least
+        )
 
     @override
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
@@ -406,20 +410,20 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         return min(n_steps, max(least, 100_000_000 // n_rows))
 
     @override
-    def steps(self, sampler: str, n_records: int | None) -> int | None:
+    def steps(self, sampler: Sampler, n_records: int | None) -> int | None:
         return self.default_steps(n_records) if sampler == "exact" else None
 
     @override
     def draw(
-        self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
+        self, counts: ArrayLike, n: int, *, sampler: Sampler, random_seed: Seed = None, n_records: int | None = None
     ) -> Draws:
-        steps = self.steps(sampler, n_records)
-        return Draws({DRAWS: self.sample(counts, draws=draws, sampler=sampler, random_seed=random_seed, steps=steps)})
+        options: Any = {"sampler": sampler, "random_seed": random_seed, "steps": self.steps(sampler, n_records)}
+        return Draws({DRAWS: self.sample(counts, released_draws=n, **options)})
 
     @override
-    def read_output(self, facts: Mapping[str, Any], table: str, *, draws: int, of_success: bool) -> Output:
+    def read_output(self, facts: Mapping[str, Any], table: str, *, n: int, of_success: bool) -> Output:
         shape = self.shape[:-1] if of_success else self.shape
-        return Draws.read(facts, {DRAWS: (draws, *shape)}, table, of_success=of_success)
+        return Draws.read(facts, {DRAWS: (n, *shape)}, table, of_success=of_success)
 
     @property
     @override
@@ -431,9 +435,9 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     @override
     def releases(
-        self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
+        self, counts: Array, n: int, *, sampler: Sampler = "fast", random_seed: Seed = None, steps: int | None = None
     ) -> Array:
-        return self.sample(counts, draws=n, sampler=sampler, random_seed=random_seed, steps=steps)
+        return self.sample(counts, released_draws=n, sampler=sampler, random_seed=random_seed, steps=steps)
 
     @override
     def replicates(self, counts: Array, n: int, rng: np.random.Generator) -> Array:
@@ -441,8 +445,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         return np.asarray(fast_dirichlet(concentration, 1, rng, least=float(self.alpha.min()))[0])
 
     @override
-    def posterior_parameters(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        return self._parameters(data.astype(np.float64))
+    def posterior_parameters(self, counts: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        return self._parameters(counts.astype(np.float64))
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:

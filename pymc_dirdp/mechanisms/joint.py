@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MAX_RECORDS, integer
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.literals import AdjacencyName, Sampler
 from pymc_dirdp.mechanisms.base import FileField
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.noise import LEAST, MOST, Noise, Whole, noisy_counts, round_scale_up
@@ -343,7 +344,7 @@ class JointTableMechanism(NoisyCounts):
         guarantee: Guarantee,
         tables: Sequence[tuple[ArrayLike, Contribution | int]],
         *,
-        adjacency: str = "replace-one",
+        adjacency: AdjacencyName = "replace-one",
     ) -> "list[TableMechanism]":
         facts: dict[str, Any] = {"scale": 1.0, "adjacency": adjacency}
         alone = [cls(prior=np.asarray(prior), contribution=adds, **facts) for prior, adds in tables]
@@ -373,7 +374,7 @@ class JointTableMechanism(NoisyCounts):
         others: Sequence["JointTableMechanism"],  # type: ignore[override]  # Anyone who shares its noise is of its class.
         counts: Sequence[ArrayLike],
         *,
-        sampler: str,
+        sampler: Sampler,
         random_seed: Seed = None,
     ) -> list[Output]:
         if not self.shares_with(others):

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MAX_RECORDS, integer, one_of
 from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.literals import CountNoise, Sampler, options_of
 from pymc_dirdp.mechanisms.base import FileField
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussian
 from pymc_dirdp.mechanisms.geometric import Geometric, ZeroSumGeometric
@@ -20,7 +21,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
-NOISES = ("gaussian", "geometric")
+NOISES: tuple[CountNoise, ...] = options_of(CountNoise)
 """The kinds of noise, as in `plan(mechanism=...)`."""
 
 
@@ -73,7 +74,7 @@ class MarginalsMechanism(NoisyMarginals):
 
     marginals: tuple[tuple[int, ...], ...]
     parameters: tuple[float, ...]
-    noise: str = "gaussian"
+    noise: CountNoise = "gaussian"
 
     kind = "marginals"
     formula = "shares fitted to the noisy counts of marginals of all tables"
@@ -121,7 +122,7 @@ class MarginalsMechanism(NoisyMarginals):
         return marginals
 
     @classmethod
-    def noise_of(cls, kind: str, parameter: float, cells: int) -> Noise:
+    def noise_of(cls, kind: CountNoise, parameter: float, cells: int) -> Noise:
         """The noise of a marginal with this number of cells, by the kind of noise."""
         return (DiscreteGaussian if kind == "gaussian" else Geometric)(parameter)
 
@@ -176,7 +177,7 @@ class MarginalsMechanism(NoisyMarginals):
             raise DataError("The counts add up to more than 2**53 records, the maximum.")
         return table
 
-    def release(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> dict[str, Array]:
+    def release(self, counts: ArrayLike, *, sampler: Sampler = "exact", random_seed: Seed = None) -> dict[str, Array]:
         """The noisy counts of each marginal, by their names in a release; arguments as for noisy tables."""
         # The state of the generator advances, so no two marginals share noise.
         rng = None if random_seed is None else generator(random_seed)
@@ -185,7 +186,7 @@ class MarginalsMechanism(NoisyMarginals):
 
     @override
     def draw(
-        self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
+        self, counts: ArrayLike, n: int, *, sampler: Sampler, random_seed: Seed = None, n_records: int | None = None
     ) -> Marginals:
         return Marginals(self.release(counts, sampler=sampler, random_seed=random_seed))
 
@@ -240,7 +241,7 @@ class ZeroSumMarginalsMechanism(MarginalsMechanism):
     [17, 17]
     """
 
-    noise: str = "geometric"
+    noise: CountNoise = "geometric"
 
     needs_public_totals = True
     instead = "MarginalsMechanism"
@@ -248,5 +249,5 @@ class ZeroSumMarginalsMechanism(MarginalsMechanism):
 
     @classmethod
     @override
-    def noise_of(cls, kind: str, parameter: float, cells: int) -> Noise:
+    def noise_of(cls, kind: CountNoise, parameter: float, cells: int) -> Noise:
         return ZeroSumGeometric(parameter, cells)

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MAX_RECORDS, checked_counts, integer, one_of, positive_array
 from pymc_dirdp.errors import UnattainableError
+from pymc_dirdp.literals import AdjacencyName, Postprocess, Sampler, options_of
 from pymc_dirdp.mechanisms.base import FileField
 from pymc_dirdp.mechanisms.noise import Noise, NoisyMarginal
 from pymc_dirdp.mechanisms.outputs import CellNoise, Measured, NoisyTable, Output, RowLikelihood
@@ -30,10 +31,12 @@ from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.fast import dirichlet
 
-POSTPROCESSES = ("clip-and-smooth", "clip", "project")
+POSTPROCESSES: tuple[Postprocess, ...] = options_of(Postprocess)
 
 
-def postprocessed(noisy: Array, how: str, *, noise: float, clipped: float = 1e-6, smoothing: float = 0.25) -> Array:
+def postprocessed(
+    noisy: Array, how: Postprocess, *, noise: float, clipped: float = 1e-6, smoothing: float = 0.25
+) -> Array:
     """Noisy counts made nonnegative.
 
     Parameters
@@ -90,7 +93,7 @@ class ReleasedCounts(TableMechanism):
     def _released(self, counts: NDArray[Any], source: np.random.Generator | Bits) -> NDArray[Any]:
         """The release of validated counts: in floating point from a generator, or exact from bits."""
 
-    def release(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> NDArray[Any]:
+    def release(self, counts: ArrayLike, *, sampler: Sampler = "exact", random_seed: Seed = None) -> NDArray[Any]:
         """Release counts; the guarantee covers the result. Shape of `prior`; noisy counts may be negative.
 
         Parameters
@@ -112,17 +115,19 @@ class ReleasedCounts(TableMechanism):
 
     @override
     def draw(
-        self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
+        self, counts: ArrayLike, n: int, *, sampler: Sampler, random_seed: Seed = None, n_records: int | None = None
     ) -> NoisyTable:
         # The guarantee covers the released counts, so they are published; draws from them are post-processing.
         released = self.release(counts, sampler=sampler, random_seed=random_seed)
         return NoisyTable({self.publishes: np.asarray(released, dtype=np.float64)})
 
-    def postprocessed(self, released: Array) -> Array:
+    def postprocessed(self, output: Array) -> Array:
         """Released counts made nonnegative, if necessary. Shape (..., *prior.shape)."""
-        return released
+        return output
 
-    def sample(self, counts: ArrayLike, *, draws: int = 1, sampler: str = "exact", random_seed: Seed = None) -> Array:
+    def sample(
+        self, counts: ArrayLike, *, released_draws: int = 1, sampler: Sampler = "exact", random_seed: Seed = None
+    ) -> Array:
         """Draws from the released posterior `Dirichlet(prior + z)`.
 
         All draws come from **one** release, so the guarantee covers any number of them, and they vary less than draws
@@ -132,12 +137,12 @@ class ReleasedCounts(TableMechanism):
         ----------
         counts, sampler, random_seed
             As for :meth:`release`. The posterior draws are made in floating point.
-        draws : int, default 1
+        released_draws : int, default 1
             Number of draws, at least 1.
 
         Returns
         -------
-        y : array, shape ``(draws, *prior.shape)``
+        y : array, shape ``(released_draws, *prior.shape)``
 
         References
         ----------
@@ -145,26 +150,27 @@ class ReleasedCounts(TableMechanism):
         """
         # One generator for both steps; without a seed the exact release uses bits of the operating system.
         rng = None if random_seed is None else generator(random_seed)
-        return self.sample_from(self.release(counts, sampler=sampler, random_seed=rng), draws=draws, random_seed=rng)
+        output = self.release(counts, sampler=sampler, random_seed=rng)
+        return self.sample_from(output, draws=released_draws, random_seed=rng)
 
-    def sample_from(self, released: ArrayLike, *, draws: int = 1, random_seed: Seed = None) -> Array:
+    def sample_from(self, output: ArrayLike, *, draws: int = 1, random_seed: Seed = None) -> Array:
         """Posterior draws given one release: post-processing, without further privacy loss.
 
         Parameters
         ----------
-        released : array_like, shape of `prior`
+        output : array_like, shape of `prior`
             From :meth:`release`.
         draws, random_seed
-            As for :meth:`sample`.
+            The number of draws, at least 1, and the seed as for :meth:`release`.
 
         Returns
         -------
         y : array, shape ``(draws, *prior.shape)``
         """
-        parameters = self.postprocessed(np.asarray(released, dtype=np.float64)) + self.prior
+        parameters = self.postprocessed(np.asarray(output, dtype=np.float64)) + self.prior
         return dirichlet(parameters, integer(1, draws=draws), generator(random_seed))
 
-    def estimate(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> Array:
+    def estimate(self, counts: ArrayLike, *, sampler: Sampler = "exact", random_seed: Seed = None) -> Array:
         """Frequencies from the released counts, without the prior: shape of `prior`, rows add up to 1.
 
         A row whose counts are all 0 is uniform. Arguments as for :meth:`release`.
@@ -193,7 +199,7 @@ class NoisyMarginals(TableMechanism):
     """The mechanism for private numbers of records, if this one requires public numbers."""
     prior: Array
     _: KW_ONLY
-    adjacency: str = "replace-one"
+    adjacency: AdjacencyName = "replace-one"
     contribution: Contribution | int = 1
 
     def __post_init__(self) -> None:
@@ -276,7 +282,7 @@ class NoisyMarginals(TableMechanism):
         counts: Array,
         n: int,
         *,
-        sampler: str = "fast",
+        sampler: Sampler = "fast",
         random_seed: Seed = None,
         steps: int | None = None,
         at_once: int = 20_000,
@@ -339,7 +345,7 @@ class NoisyMarginals(TableMechanism):
         return neighbouring_tables(np.zeros(self.shape), moves, self.contributed.records, self.adjacency)
 
 
-def marginal_curves(noise: Noise, cells: int, records: int, blocks: int, *, adjacency: str) -> LossCurves:
+def marginal_curves(noise: Noise, cells: int, records: int, blocks: int, *, adjacency: AdjacencyName) -> LossCurves:
     """The curves of a marginal to which a person adds `records` records in each of `blocks` blocks of cells."""
     if blocks == cells:
         # A block has one cell, so treat the records of all blocks as if they could lie anywhere in the marginal.
@@ -380,7 +386,7 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
     """The class of its noise."""
 
     _: KW_ONLY
-    postprocess: str = "clip-and-smooth"
+    postprocess: Postprocess = "clip-and-smooth"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -404,8 +410,8 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
         guarantee: Guarantee,
         *,
         prior: ArrayLike,
-        adjacency: str = "replace-one",
-        postprocess: str = "clip-and-smooth",
+        adjacency: AdjacencyName = "replace-one",
+        postprocess: Postprocess = "clip-and-smooth",
         contribution: Contribution | int = 1,
     ) -> Self:
         """The mechanism with the smallest noise that satisfies `guarantee`.
@@ -499,8 +505,8 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
         return self.noise.cell_noise
 
     @override
-    def postprocessed(self, released: Array) -> Array:
-        return postprocessed(released, self.postprocess, noise=self.noise_sd)
+    def postprocessed(self, output: Array) -> Array:
+        return postprocessed(output, self.postprocess, noise=self.noise_sd)
 
     @property
     @override
@@ -512,9 +518,9 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
         return self.noisy_marginals[0].noisy(counts, (), source)
 
     @override
-    def posterior_parameters(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        noise = self.noisy_marginals[0].noise_for(data.shape[: data.ndim - self.prior.ndim], rng)
-        return self.postprocessed(np.asarray(data + noise, dtype=np.float64)) + self.prior
+    def posterior_parameters(self, counts: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        noise = self.noisy_marginals[0].noise_for(counts.shape[: counts.ndim - self.prior.ndim], rng)
+        return self.postprocessed(np.asarray(counts + noise, dtype=np.float64)) + self.prior
 
     @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:

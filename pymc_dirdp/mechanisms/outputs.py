@@ -40,8 +40,8 @@ class Output(abc.ABC):
     published: Mapping[str, Array]
 
     @classmethod
-    def releases_for(cls, draws: int) -> int:
-        """The number of independent outputs that `draws` draws need; all draws given noisy counts need the same one."""
+    def releases_for(cls, released_draws: int) -> int:
+        """The number of independent outputs that this number of draws needs; all draws given noisy counts need one."""
         return 1
 
     @classmethod
@@ -114,8 +114,8 @@ class Draws(Output):
 
     @classmethod
     @override
-    def releases_for(cls, draws: int) -> int:
-        return draws
+    def releases_for(cls, released_draws: int) -> int:
+        return released_draws
 
     @property
     def _array(self) -> Array:

@@ -12,6 +12,7 @@ import numpy as np
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import integer, one_of, positive, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.literals import AdjacencyName, CountNoise
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussian
 from pymc_dirdp.mechanisms.geometric import Geometric
 from pymc_dirdp.mechanisms.marginals import NOISES
@@ -76,9 +77,9 @@ class PairsMechanism(PrivacyCurves):
 
     lengths: tuple[int, ...]
     parameter: float
-    noise: str = "gaussian"
+    noise: CountNoise = "gaussian"
     _: KW_ONLY
-    adjacency: str = "replace-one"
+    adjacency: AdjacencyName = "replace-one"
     contribution: int = 1
 
     def __post_init__(self) -> None:
@@ -112,7 +113,7 @@ class PairsMechanism(PrivacyCurves):
         guarantee: Guarantee,
         lengths: Sequence[int],
         *,
-        adjacency: str = "replace-one",
+        adjacency: AdjacencyName = "replace-one",
         contribution: int = 1,
         before: Sequence[tuple[PrivacyCurves, int]] = (),
     ) -> Self:
@@ -139,7 +140,7 @@ class PairsMechanism(PrivacyCurves):
         12.0
         """
         guarantee = Guarantee.checked(guarantee=guarantee)
-        noise = "geometric" if guarantee.is_pure else "gaussian"
+        noise: CountNoise = "geometric" if guarantee.is_pure else "gaussian"
         any_noise = cls(tuple(lengths), 1.0, noise, adjacency=adjacency, contribution=contribution)
 
         def excess(parameter: float) -> float:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.literals import AdjacencyName, Sampler
 from pymc_dirdp.mechanisms.base import FileField, Mechanism
 from pymc_dirdp.mechanisms.outputs import Measured, NoisyTable, Output, RowLikelihood, add_up_to_1
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -19,7 +20,7 @@ from pymc_dirdp.texts.codec import facts_of, field_of
 
 
 def neighbouring_tables(
-    base: Array, moves: Sequence[tuple[int, int]], records: int, adjacency: str
+    base: Array, moves: Sequence[tuple[int, int]], records: int, adjacency: AdjacencyName
 ) -> tuple[Array, Array]:
     """Two tables: `base` plus one person's records in the first cell of each block, and in the second or in none."""
     x, y = base.copy(), base.copy()
@@ -41,7 +42,7 @@ class TableMechanism(Mechanism):
         The records that one person adds to the table.
     """
 
-    adjacency: str
+    adjacency: AdjacencyName
     contribution: Contribution | int
 
     kind: ClassVar[str]
@@ -66,7 +67,7 @@ class TableMechanism(Mechanism):
         """The names of the published arrays, and the axes of the table that each of them has."""
         return {self.publishes: tuple(range(len(self.shape)))}
 
-    def read_output(self, facts: Mapping[str, Any], table: str, *, draws: int, of_success: bool) -> Output:
+    def read_output(self, facts: Mapping[str, Any], table: str, *, n: int, of_success: bool) -> Output:
         """The output from the fields of a text.
 
         Parameters
@@ -75,7 +76,7 @@ class TableMechanism(Mechanism):
             The arrays by name.
         table : str
             The name of the table.
-        draws : int
+        n : int
             The number of draws of the release.
         of_success : bool
             Whether draws of a Beta variable are probabilities of success only.
@@ -212,7 +213,7 @@ class TableMechanism(Mechanism):
 
     @override
     def likelihoods_of_rows(
-        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
+        self, output: Array, *, n_records: int | None, sampler: Sampler, steps: int | None = None
     ) -> list[RowLikelihood]:
         if sampler == "exact":
             steps = self.steps(sampler, n_records) if steps is None else steps
@@ -230,7 +231,7 @@ class TableMechanism(Mechanism):
 
     @abc.abstractmethod
     def draw(
-        self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
+        self, counts: ArrayLike, n: int, *, sampler: Sampler, random_seed: Seed = None, n_records: int | None = None
     ) -> Output:
         """Draw the output that is published.
 
@@ -238,7 +239,7 @@ class TableMechanism(Mechanism):
         ----------
         counts : array_like of integers
             The secret.
-        draws : int
+        n : int
             Number of draws.
         sampler : {"exact", "fast"}
         random_seed : int, SeedSequence, Generator or None
@@ -252,12 +253,17 @@ class TableMechanism(Mechanism):
         return False
 
     def draw_together(
-        self, others: "Sequence[TableMechanism]", counts: Sequence[ArrayLike], *, sampler: str, random_seed: Seed = None
+        self,
+        others: "Sequence[TableMechanism]",
+        counts: Sequence[ArrayLike],
+        *,
+        sampler: Sampler,
+        random_seed: Seed = None,
     ) -> list[Output]:
         """As :meth:`draw`, for this table and all others that share its noise, in this order."""
         raise ArgumentError(f"{type(self).__name__} does not share noise with other tables.")
 
-    def steps(self, sampler: str, n_records: int | None) -> int | None:
+    def steps(self, sampler: Sampler, n_records: int | None) -> int | None:
         """Public number of steps of the urn; None if the sampler is not an urn."""
         return None
 
@@ -272,7 +278,7 @@ class TableMechanism(Mechanism):
         )
 
     def problems(
-        self, output: Output, sampler: str, n_records: int | None, totals: Sequence[int] = ()
+        self, output: Output, sampler: Sampler, n_records: int | None, totals: Sequence[int] = ()
     ) -> Iterator[str]:
         """Properties of an output that this mechanism cannot publish, as sentences.
 
@@ -320,7 +326,7 @@ class TableMechanism(Mechanism):
         guarantee: Guarantee,
         *,
         prior: ArrayLike,
-        adjacency: str = "replace-one",
+        adjacency: AdjacencyName = "replace-one",
         contribution: Contribution | int = 1,
     ) -> Self:
         """The mechanism with the smallest error that satisfies `guarantee`; arguments as for the mechanism itself."""
@@ -328,7 +334,7 @@ class TableMechanism(Mechanism):
 
     @classmethod
     def sharing(
-        cls, guarantee: Guarantee, tables: Sequence[tuple[ArrayLike, Contribution | int]], *, adjacency: str
+        cls, guarantee: Guarantee, tables: Sequence[tuple[ArrayLike, Contribution | int]], *, adjacency: AdjacencyName
     ) -> "list[TableMechanism]":
         """The mechanisms of tables of the same people that share the least noise which satisfies a guarantee.
 
@@ -356,7 +362,7 @@ class TableMechanism(Mechanism):
 
     @classmethod
     def of_table(
-        cls, parameters: Mapping[str, Any], *, prior: Array, adjacency: str, contribution: Contribution
+        cls, parameters: Mapping[str, Any], *, prior: Array, adjacency: AdjacencyName, contribution: Contribution
     ) -> Self:
         """The mechanism of a table from the parameters in a text; raises various errors if they are invalid."""
         arguments: dict[str, Any] = {"adjacency": adjacency}

@@ -8,6 +8,7 @@ import pymc as pm
 
 from pymc_dirdp.checks import groups_of_names, integer, list_of_names, mapping_of_names, one_of
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
+from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.models.graph import (
     Node,
 )
@@ -37,7 +38,7 @@ class ModelOptions:
     support: Any = None
     unit: Any = None
     contribution: int | None = None
-    adjacency: str | None = None
+    adjacency: AdjacencyName | None = None
     mechanism: str = "auto"
     weights: Mapping[str, float] | None = None
     disjoint: Iterable[Iterable[str]] | None = None
@@ -70,7 +71,7 @@ class ModelOptions:
         adjacency_by_name(self.relation)
 
     @property
-    def relation(self) -> str:
+    def relation(self) -> AdjacencyName:
         """The adjacency, by default add-remove where the number of people is what is counted."""
         if self.adjacency is not None:
             return self.adjacency

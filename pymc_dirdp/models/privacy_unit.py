@@ -14,6 +14,7 @@ from typing import Protocol, final
 
 from pymc_dirdp.checks import groups_of_names, integer, list_of_names
 from pymc_dirdp.errors import ArgumentError, type_name
+from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.privacy.people import Adjacency, Contribution, adjacency_by_name
 
 Unit = str | int | tuple[str | int, ...]
@@ -47,7 +48,7 @@ class UnitOptions:
     public: tuple[str, ...] = ()
     disjoint: tuple[tuple[str, ...], ...] | None = None
     counted: str | None = None
-    adjacency: str = "replace-one"
+    adjacency: AdjacencyName = "replace-one"
 
     def __post_init__(self) -> None:
         unit_axes(self.unit or None)
@@ -107,7 +108,7 @@ def unit_options(
     public: Iterable[str],
     disjoint: Iterable[Iterable[str]] | None,
     counted: str | None = None,
-    adjacency: str = "replace-one",
+    adjacency: AdjacencyName = "replace-one",
 ) -> UnitOptions:
     """The checked statements, or an ArgumentError if they contradict one another."""
     return UnitOptions(

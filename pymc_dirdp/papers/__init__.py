@@ -1,4 +1,4 @@
-"""The bounds and statements of the papers, by paper and theorem. The exact curves are in `privacy` and `mechanisms`."""
+"""Bounds and statements of the papers, by paper and theorem. Exact curves are in `privacy` and `mechanisms`."""
 
 from pymc_dirdp.lazy import attach
 

@@ -1,4 +1,4 @@
-"""Rules for combining estimates from several synthetic data sets into one."""
+"""Rules to combine estimates from several synthetic data sets."""
 
 from dataclasses import dataclass
 from typing import final
@@ -22,15 +22,15 @@ class Combined:
     estimate : array
         The mean of the estimates.
     variance : array
-        Its variance, about the quantity behind the data.
+        The variance of the estimate, as an estimate of the population quantity.
     degrees_of_freedom : array
-        Of the t distribution that intervals are taken from.
+        Degrees of freedom of the t distribution of the intervals.
 
     Examples
     --------
     >>> from pymc_dirdp.papers import combine
-    >>> found = combine([0.31, 0.33, 0.29], [1e-4, 1e-4, 1e-4])
-    >>> round(float(found.estimate), 3)
+    >>> combined = combine([0.31, 0.33, 0.29], [1e-4, 1e-4, 1e-4])
+    >>> round(float(combined.estimate), 3)
     0.31
     """
 
@@ -39,27 +39,27 @@ class Combined:
     degrees_of_freedom: Array
 
     def interval(self, prob: float = 0.95) -> tuple[Array, Array]:
-        """The ends of the central interval of this probability."""
+        """The ends of the central interval with this probability."""
         prob = open_unit_interval(prob=prob)
         half = t.ppf((1 + prob) / 2, self.degrees_of_freedom) * np.sqrt(self.variance)
         return self.estimate - half, self.estimate + half
 
 
 def combine(estimates: ArrayLike, variances: ArrayLike, *, records_ratio: float = 1.0) -> Combined:
-    """Combine what a tool says of each of several fully synthetic data sets.
+    """Combine the estimates of a tool from several fully synthetic data sets.
 
-    With `q_1, ..., q_m` the estimates, `u_1, ..., u_m` the variances that the tool states for them, `B` the variance
-    of the estimates among sets (with divisor `m - 1`) and `U` the mean of the `u`, the estimate is the mean of the `q`
-    and its variance `T = (1 + 1/m) B - U`.
+    Let `q_1, ..., q_m` be the estimates, `u_1, ..., u_m` their stated variances, `B` the variance of the estimates
+    between sets (with divisor `m - 1`), and `U` the mean of the `u`. The combined estimate is the mean of the `q`, and
+    its variance is `T = (1 + 1/m) B - U`.
 
     Parameters
     ----------
     estimates : array_like, shape (m, ...)
-        One for each set of :func:`pymc_dirdp.synthetic`; at least two sets.
+        The estimate from each set of :func:`pymc_dirdp.synthetic`; at least two sets.
     variances : array_like, shape (m, ...)
-        The variance of each estimate, as if the set were data: the square of its standard error.
+        The variance of each estimate, as if the set were data, which is the square of its standard error.
     records_ratio : float, default 1
-        Records in a synthetic set for each record of the data. Needed only where `T` is not positive.
+        The number of synthetic records in a set over the number of records. Used only if `T` is not positive.
 
     Returns
     -------
@@ -73,10 +73,10 @@ def combine(estimates: ArrayLike, variances: ArrayLike, *, records_ratio: float 
 
     Notes
     -----
-    `T` is a difference, and not positive now and then where there are few sets. Then the variance is
-    `records_ratio * U`, the adjustment of Reiter (2002), and the degrees of freedom are `m - 1`, which is a choice of
-    this library. Otherwise they are `(m - 1) (1 - U / ((1 + 1/m) B))**2`. With twenty sets and more the rules work
-    well; the intervals of :func:`pymc_dirdp.estimate` need none of this.
+    With few sets the difference `T` is sometimes not positive. Then the variance is `records_ratio * U`, the adjustment
+    of Reiter (2002), and the degrees of freedom are `m - 1`, which is a choice of this library. Otherwise they are
+    `(m - 1) (1 - U / ((1 + 1/m) B))**2`. The rules work well with at least twenty sets. The intervals of
+    :func:`pymc_dirdp.estimate` do not need them.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""P4's exponential mechanisms: a posterior near the true one, in Hellinger distance."""
+"""P4's exponential mechanisms, which release a posterior with a small Hellinger distance from the true one."""
 
 import functools
 import math
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget
 from pymc_dirdp.papers.hellinger_distributions import HellingerDistributions
@@ -28,37 +29,37 @@ from pymc_dirdp.sampling.fast import dirichlet
 class HellingerMechanism(WholePosterior):
     """Release the posterior r with probability proportional to `exp(-exponent * H(post(x), r) / S(x))`.
 
-    H is the Hellinger distance, S its sensitivity, and r runs over the posteriors of all data sets of `n_records`.
+    H is the Hellinger distance, S its sensitivity, and r is any posterior of a data set of `n_records` records.
 
     Parameters
     ----------
     prior, n_records
-        As for every :class:`~pymc_dirdp.papers.posterior_mechanism.WholePosterior`: the model's own prior, shape (d,),
+        As for every :class:`~pymc_dirdp.papers.posterior_mechanism.WholePosterior`: the prior of the model, shape (d,),
         and the public number of records.
     exponent : float
-        Positive; what calibration solves for.
+        Positive. Calibration solves for it.
     sensitivity : {"smooth", "global"}, default "smooth"
-        S is the smooth sensitivity of P4, Definition 3, or the global one of section 4.2.1.
+        S is the smooth sensitivity of P4, Definition 3, or the global sensitivity of section 4.2.1.
     smoothness : float, default 1
-        P4's gamma: how much `1 / S` may change between neighbours. Of no effect for the global sensitivity.
+        P4's gamma, the maximum change of `1 / S` between neighbours. It has no effect for the global sensitivity.
     accounting : {"exact", "pure", "proved"}, default "exact"
-        `"exact"` finds the curves by comparing all neighbours on all outputs, for at most 16,000 candidates. `"pure"`
-        finds the largest loss so, once, and takes the curves of randomised response at it: the pure epsilon is exact,
-        and all else is a bound that is quick. A plan takes it.
-        `"proved"` takes P4's proof: pure differential privacy with `2 (1 + gamma) exponent`, without gamma for the
-        global sensitivity, and the curves of randomised response at it, of which no mechanism is worse.
+        `"exact"` computes the curves by comparing all neighbours on all outputs, for at most 16,000 candidates.
+        `"pure"` computes only the largest loss in this way, and uses the curves of randomised response at it. The pure
+        epsilon is exact, and all else is a fast upper bound. Plans use it.
+        `"proved"` uses P4's proof of pure differential privacy with `2 (1 + gamma) exponent` (without gamma for the
+        global sensitivity), and the curves of randomised response at it, which bound those of any mechanism.
     adjacency : {"replace-one"}
-        Nothing else leaves the number of records public.
+        The number of records is public, so there is no other choice.
     contribution : {1}
-        One record of a person is accounted for.
+        The accounting is for one record per person.
 
     Notes
     -----
-    P4's Definition 4 is `exponent = epsilon / 4, smoothness = 1`. It spends a third to a half of its budget
-    (ERRATA P4.2); `for_guarantee` with the exact accounting spends all.
+    P4's Definition 4 is `exponent = epsilon / 4, smoothness = 1`. It uses a third to a half of its budget (ERRATA
+    P4.2); `for_guarantee` with the exact accounting uses all of it.
 
-    The exact sampler draws in integers, and no output is possible for one data set alone. The probabilities that
-    it draws with, and the curves, are computed in floating point: a loss is known to about 1e-12.
+    The exact sampler uses integers, and every output is possible for all data sets. Its probabilities and the curves
+    are computed in floating point, so losses have an error of about 1e-12.
 
     References
     ----------
@@ -102,13 +103,13 @@ class HellingerMechanism(WholePosterior):
         *,
         prior: ArrayLike,
         n_records: int | None = None,
-        adjacency: str = "replace-one",
+        adjacency: AdjacencyName = "replace-one",
         contribution: Contribution | int = 1,
         sensitivity: str = "smooth",
         smoothness: float | None = None,
         accounting: str = "exact",
     ) -> Self:
-        """The mechanism with the largest exponent that keeps `guarantee`.
+        """The mechanism with the largest exponent that satisfies `guarantee`.
 
         Parameters
         ----------
@@ -117,8 +118,8 @@ class HellingerMechanism(WholePosterior):
         prior, n_records, adjacency, contribution, sensitivity, accounting
             As for the mechanism itself.
         smoothness : float or None
-            P4's gamma. None chooses the one with the least expected distance on data sets that the prior predicts;
-            beyond 1,200 candidates it is chosen by the proved accounting, which is faster.
+            P4's gamma. None chooses the gamma with the least expected distance for data sets from the prior predictive
+            distribution. With more than 1,200 candidates it uses the proved accounting for this choice, to save time.
 
         Returns
         -------
@@ -152,21 +153,21 @@ class HellingerMechanism(WholePosterior):
             return mechanism(largest(by), gamma, by)
 
         if smoothness is None and sensitivity == "smooth":
-            planned = mechanism(1.0, 1.0, accounting)
-            # With more candidates the smoothness is chosen by the proved accounting: either takes some seconds at most.
-            by = accounting if planned._distributions.candidates.size <= 1_200 else "proved"
-            data = _predicted(planned.prior, planned.n_records)
+            first = mechanism(1.0, 1.0, accounting)
+            # The choice takes a few seconds at most.
+            by = accounting if first._distributions.candidates.size <= 1_200 else "proved"
+            data = _predicted_data(first.prior, first.n_records)
             smoothness = _best_smoothness(lambda gamma: _mean_distance(calibrated(gamma, by), data))
         return calibrated(1.0 if smoothness is None else smoothness, accounting)
 
     @property
     def proved_epsilon(self) -> float:
-        """P4's bound on the loss, by the proof of its Lemma 5.1 for any gamma."""
+        """P4's bound on the loss, from the proof of its Lemma 5.1 for any gamma."""
         return 2 * self.exponent * (1 + self.smoothness if self.sensitivity == "smooth" else 1.0)
 
     @property
     def candidates(self) -> Integers:
-        """Counts of all posteriors that can be released, in lexicographic order. Shape (size, d)."""
+        """Counts of all possible outputs, in lexicographic order. Shape (size, d)."""
         return self._distributions.candidates.counts
 
     @property
@@ -196,12 +197,12 @@ class HellingerMechanism(WholePosterior):
 
     @override
     def refuse_inference(self) -> None:
-        # The likelihood of an output is a product over cells for two of them alone.
+        # Only with two cells is the likelihood of an output a product over cells.
         if len(self.prior) > 2:
             raise ArgumentError(
-                "The distribution of a HellingerMechanism with so many categories is no product over cells, so nothing "
-                "is inferred from its outputs. Release with TruncatedNoiseMechanism or GeometricMechanism; or weigh "
-                "each possible data set yourself, by its prior times exp(mechanism.log_likelihood(output, counts))."
+                "The likelihood of a HellingerMechanism with more than two categories is not a product over cells, so "
+                "inference is not available. Release with TruncatedNoiseMechanism or GeometricMechanism; or weight "
+                "each possible data set by its prior times exp(mechanism.log_likelihood(output, counts)) yourself."
             )
 
     @override
@@ -210,13 +211,13 @@ class HellingerMechanism(WholePosterior):
         released = self._released_table(output)
         if released.sum() != self.n_records:
             raise ArgumentError(f"Expected an output that adds up to n_records={self.n_records}.")
-        # Candidates stand in the order of their first count.
+        # Candidates are sorted by their first count.
         place = int(released[0])
         distributions, data = self._distributions, range(self.n_records + 1)
         of_first = np.array([distributions.log_distribution_at(first, self.exponent)[place] for first in data])
 
         def cell_loglik(counts: Array, cells: Integers) -> Array:
-            # The first count decides the second.
+            # The first count determines the second.
             return np.where(cells == 0, of_first[np.asarray(counts, dtype=np.int64)], 0.0)
 
         return [RowLikelihood(cell_loglik, np.zeros_like, smooth=False)]
@@ -229,7 +230,7 @@ class HellingerMechanism(WholePosterior):
 @final
 @dataclass(frozen=True)
 class _OfAllNeighbours(LossCurves):
-    """The largest loss of any neighbours, on all outputs."""
+    """The curves of the worst neighbours, over all outputs."""
 
     distributions: HellingerDistributions
     exponent: float
@@ -263,12 +264,12 @@ def _largest_loss(guarantee: Guarantee) -> float:
 def _distributions(
     prior: tuple[float, ...], n_records: int, sensitivity: str, smoothness: float
 ) -> HellingerDistributions:
-    """The distributions are cached, because the candidates and their sensitivities serve every exponent."""
+    """The distributions, cached because candidates and sensitivities do not depend on the exponent."""
     return HellingerDistributions(np.array(prior), n_records, sensitivity, smoothness)
 
 
-def _predicted(prior: Array, n_records: int) -> Integers:
-    """Data sets from the prior predictive distribution. The seed is fixed and harmless: there is no data here."""
+def _predicted_data(prior: Array, n_records: int) -> Integers:
+    """Data sets from the prior predictive distribution. A fixed seed is harmless, because no real data are used."""
     rng = np.random.default_rng(4)
     return np.array([rng.multinomial(n_records, p) for p in dirichlet(prior, 24, rng)])
 
@@ -282,7 +283,7 @@ def _mean_distance(mechanism: HellingerMechanism, data: Integers) -> float:
 def _best_smoothness(distance: Callable[[float], float]) -> float:
     from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
 
-    # The distance falls and rises once; a tenth of gamma makes no visible difference.
+    # The distance has one minimum, and differences of 10 % in gamma are negligible.
     minimum = minimize_scalar(
         lambda log: distance(math.exp(log)),
         bounds=(math.log(1e-3), math.log(10)),

@@ -1,4 +1,4 @@
-"""Distances between Dirichlet distributions, their sensitivities, and distributions of P4's exponential mechanism."""
+"""Distances between Dirichlet distributions, sensitivities of these, and P4's exponential mechanism."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ from pymc_dirdp.checks import positive_array
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget
 
-# Hellinger distance of Dirichlet distributions, to full precision also between neighbours of large data sets.
+# Hellinger distance of Dirichlet distributions, to full precision even between neighbours of large data sets.
 
 
 def hellinger_distance(first: ArrayLike, second: ArrayLike) -> Array | float:
@@ -24,12 +24,12 @@ def hellinger_distance(first: ArrayLike, second: ArrayLike) -> Array | float:
     Parameters
     ----------
     first, second : array_like, shape (..., d)
-        Concentrations, positive, broadcast against each other; `d = 2` is the Beta distribution.
+        Positive concentrations that broadcast against each other; `d = 2` is the Beta distribution.
 
     Returns
     -------
     distance : float or array, shape (...)
-        Within 1e-12 relative where the totals are equal.
+        The relative error is below 1e-12 if the totals are equal.
 
     References
     ----------
@@ -48,16 +48,16 @@ def hellinger_distance(first: ArrayLike, second: ArrayLike) -> Array | float:
 
 
 def distance_of(loss: Array) -> Array:
-    """The distance whose affinity, `1 - distance**2`, is `exp(-loss)`."""
+    """The distance with the affinity `1 - distance**2 = exp(-loss)`."""
     distance: Array = np.sqrt(-np.expm1(-loss))
     return distance
 
 
 def affinity_loss(a: ArrayLike, b: ArrayLike) -> Array:
-    """`[log Gamma(a) + log Gamma(b)] / 2 - log Gamma((a + b) / 2)` for positive a and b: never negative.
+    """`[log Gamma(a) + log Gamma(b)] / 2 - log Gamma((a + b) / 2)` for positive a and b, which is never negative.
 
-    The logarithms of the gamma function cancel almost wholly where a and b are large and near, so they are written by
-    Stirling's formula, and what cancels is cancelled on paper (Theory, section 13).
+    For large a and b that are close, the terms nearly cancel. So they are expanded by Stirling's formula and cancelled
+    analytically (Theory, section 13).
     """
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     mean = (a + b) / 2
@@ -71,16 +71,16 @@ def _bulk(a: Array, b: Array, mean: Array) -> Array:
     u = half / mean
     near = np.abs(u) < 0.5
     u = np.where(near, u, 0.0)
-    falls = np.where(near, np.log1p(-u * u), np.log(a / mean) + np.log(b / mean))
-    turns = np.where(near, np.arctanh(u), np.log(b / a) / 2)
-    bulk: Array = (mean - 0.5) * falls / 2 + half * turns
+    log_product = np.where(near, np.log1p(-u * u), np.log(a / mean) + np.log(b / mean))
+    half_log_ratio = np.where(near, np.arctanh(u), np.log(b / a) / 2)
+    bulk: Array = (mean - 0.5) * log_product / 2 + half * half_log_ratio
     return bulk
 
 
 def _remainder(z: Array, *, stirling: float = 12.0) -> Array:
     """`log Gamma(z) - [(z - 1/2) log z - z + log(2 pi) / 2]`.
 
-    For numbers from `stirling` on, six terms of its series are exact to rounding.
+    From `stirling` on, six terms of Stirling's series are exact to rounding.
     """
     large = np.maximum(z, stirling)
     w = 1 / large**2
@@ -91,17 +91,17 @@ def _remainder(z: Array, *, stirling: float = 12.0) -> Array:
 
 
 class AffinityRows:
-    """The loss between `prior + i` and `prior + j`, for integers from 0 to n: a row i at a time.
+    """The loss between `prior + i` and `prior + j` for integers from 0 to n, one row i at a time.
 
-    What does not depend on the pair is cached, and what is beyond any floating-point difference is not computed, so
-    that all rows of n = 15,000 take seconds.
+    Terms of single numbers are cached, and losses with an affinity of 0 to rounding are not computed, so all rows of
+    n = 15,000 take seconds.
 
     Parameters
     ----------
     prior : float
         Positive.
     n : int
-        Number of records.
+        The number of records.
     """
 
     def __init__(self, prior: float, n: int) -> None:
@@ -112,7 +112,7 @@ class AffinityRows:
         self._first, self._last = self._reach(rows, 0), self._reach(rows, n)
 
     def row(self, i: int) -> Array:
-        """Shape `(n + 1,)`; `inf` where the affinity is 0 to rounding."""
+        """The losses of row i, shape `(n + 1,)`; `inf` if the affinity is 0 to rounding."""
         first, last = self._first[i], self._last[i]
         loss = np.full(len(self._values), np.inf)
         loss[first : last + 1] = self._between(np.asarray(i), np.arange(first, last + 1))
@@ -125,7 +125,7 @@ class AffinityRows:
         return loss
 
     def _reach(self, rows: NDArray[np.intp], end: int) -> NDArray[np.intp]:
-        """How far from each row towards `end` the loss, which grows with the distance, stays finite; by bisection."""
+        """The last index from each row towards `end` with a finite loss, which increases with the distance."""
         near, far = rows, np.full_like(rows, end)
         while np.any(np.abs(far - near) > 1):
             middle = (near + far) // 2
@@ -135,15 +135,15 @@ class AffinityRows:
         return far
 
 
-# How much the posterior moves, in Hellinger distance, if one record changes.
+# Hellinger distance between the posteriors of neighbouring data sets.
 
 
 def local_sensitivities(prior: Array, counts: Integers) -> Array:
     """Largest distance between the posterior and that of a neighbour, for each data set. Shape `(m,)`.
 
-    By the triangle inequality this is also how much the distance to any third posterior changes at most, so it is P4's
-    local sensitivity, whose print compares a data set with itself (ERRATA P4.7). The data sets, of shape `(m, d)`, all
-    have the same number of records.
+    By the triangle inequality, this is also the maximum change of the distance to any third posterior. So it is P4's
+    local sensitivity, which is printed with a comparison of a data set with itself (ERRATA P4.7). All data sets, shape
+    `(m, d)`, have the same number of records.
     """
     concentrations = prior + counts
     gains = affinity_loss(concentrations, concentrations + 1)
@@ -156,20 +156,20 @@ def local_sensitivities(prior: Array, counts: Integers) -> Array:
 
 
 def global_sensitivity(prior: Array, n_records: int) -> float:
-    """The largest of all local sensitivities."""
+    """The maximum of all local sensitivities."""
     if len(prior) == 2:
         return float(local_sensitivities(prior, _two_cells(n_records)).max())
-    # A step is longer the less the two cells hold, and a third cell can hold the rest, for any number of records.
+    # Steps are longest for two empty cells; a third cell can have all other records.
     step = affinity_loss(prior, prior + 1)
     return math.sqrt(-math.expm1(-float(np.sort(step)[-2:].sum())))
 
 
 def smooth_sensitivities(prior: Array, counts: Integers, smoothness: float) -> Array:
-    """Least upper bound of the local sensitivity whose inverse changes by at most `smoothness` between neighbours.
+    """The least upper bound of the local sensitivity whose inverse changes by at most `smoothness` between neighbours.
 
-    `1 / S(x)` is the minimum of `1 / LS(z) + smoothness * d(x, z)` over all data sets z (P4, Definition 3), found
-    without listing them. The data sets x, of shape `(m, d)`, all have the same number of records; the smoothness is
-    P4's gamma.
+    `1 / S(x)` is the minimum of `1 / LS(z) + smoothness * d(x, z)` over all data sets z (P4, Definition 3), computed
+    without listing them. All data sets x, shape `(m, d)`, have the same number of records. The smoothness is P4's
+    gamma.
     """
     if len(prior) == 2:
         return _smooth_of_two(prior, int(counts[0].sum()), smoothness)[counts[:, 0]]
@@ -179,7 +179,7 @@ def smooth_sensitivities(prior: Array, counts: Integers, smoothness: float) -> A
 
 
 def _smooth_of_two(prior: Array, n_records: int, smoothness: float) -> Array:
-    """The smooth sensitivity of every data set of two categories, by a sweep upwards and one downwards."""
+    """The smooth sensitivity of every data set of two categories, by an upward and a downward sweep."""
     inverse = 1 / local_sensitivities(prior, _two_cells(n_records))
     ramp = smoothness * np.arange(n_records + 1)
     upwards = np.minimum.accumulate(inverse - ramp) + ramp
@@ -191,11 +191,11 @@ def _smooth_of_two(prior: Array, n_records: int, smoothness: float) -> Array:
 def _least_inverse(steps: list[Array], counts: list[int], smoothness: float) -> float:
     """The least inverse for a data set of three or more categories.
 
-    The data set z that decides has some cell i that receives and some cell j that gives the record of its longest step.
-    Only what these two hold matters, less is worse, and the other cells take what they lose: so the distance is what i
-    and j lose, and 1 at least if j must be given a record before it can give one.
+    The longest step of the minimising data set z takes a record from a cell j to a cell i. Only the counts of these two
+    cells matter, and lower counts are worse. The other cells receive their records, so the distance to z is the number
+    of records that i and j lose. It is at least 1 if j is empty, because j needs a record to give.
     """
-    # This is a step at the data set itself: no z that costs more can be better.
+    # The longest step at the data set itself bounds the distance of a better z.
     best = min(
         1 / math.sqrt(-math.expm1(-float(steps[i][counts[i]] + steps[j][counts[j] - 1])))
         for i, j in itertools.permutations(range(len(counts)), 2)
@@ -217,18 +217,18 @@ def _two_cells(n_records: int) -> Integers:
     return np.column_stack([first, n_records - first])
 
 
-# All posteriors that some data set of n records has: what P4's mechanisms choose from.
+# The posteriors of all data sets of n records, which are the candidates of P4's mechanisms.
 
 
 def number_of_tables(n_records: int, d: int) -> int:
-    """How many vectors of `d` counts add up to `n_records`."""
+    """The number of vectors of `d` counts that add up to `n_records`."""
     return math.comb(n_records + d - 1, d - 1)
 
 
 def all_counts(n_records: int, d: int) -> Integers:
     """All vectors of `d` counts that add up to `n_records`, in lexicographic order. Shape `(number_of_tables, d)`."""
     table = np.zeros((1, 0), dtype=np.int64)
-    # Column by column: the running sum of the first entries, 0 to n, and all ways to go on from it.
+    # Column by column, with the running sum of the entries so far and all possible next entries.
     sums = np.zeros(1, dtype=np.int64)
     for _ in range(d - 1):
         ways = n_records + 1 - sums
@@ -255,19 +255,19 @@ class Candidates:
         self.prior = prior
         self.n_records = n_records
         self.size = number_of_tables(n_records, len(prior))
-        # So many vectors of counts, and so many counts in all, are still listed in memory.
+        # Limits on the number of vectors and of counts in memory.
         most = min(5_000_000, 20_000_000 // len(prior))
         if self.size > most:
-            # Python refuses to print numbers of thousands of digits.
+            # Python does not print integers of thousands of digits.
             n_posteriors = str(self.size) if self.size < 10**15 else "more than 1e15"
             raise UnattainableError(
-                f"{n_records} records in {len(prior)} categories have {n_posteriors} posteriors, and this mechanism "
-                f"weighs each of them; at most {most} can be. Use GeometricMechanism or DirichletMechanism."
+                f"{n_records} records in {len(prior)} categories have {n_posteriors} posteriors. This mechanism "
+                f"computes a weight for each, for at most {most}. Use GeometricMechanism or DirichletMechanism."
             )
 
     @cached_property
     def counts(self) -> Integers:
-        """Shape `(size, d)`."""
+        """The counts of all candidates, shape `(size, d)`."""
         counts = all_counts(self.n_records, len(self.prior))
         counts.flags.writeable = False
         return counts
@@ -278,7 +278,7 @@ class Candidates:
         return [by_value[value] for value in self.prior.tolist()]
 
     def distances(self, counts: Integers) -> Array:
-        """Hellinger distance of every candidate from the posterior given these counts. Shape `(size,)`."""
+        """The Hellinger distance of every candidate from the posterior given these counts. Shape `(size,)`."""
         losses = [rows.row(count) for rows, count in zip(self._rows, counts.tolist(), strict=True)]
         if len(losses) == 2:
             loss = losses[0] + losses[1][::-1]
@@ -289,26 +289,26 @@ class Candidates:
         return distance_of(loss)
 
     def layers(self) -> Iterator[range]:
-        """The candidates that share their first count: neighbours are in the same layer or in two adjacent ones."""
+        """Candidates with the same first count. Neighbours are in the same layer or in adjacent layers."""
         first = self.counts[:, 0]
         ends = np.searchsorted(first, np.arange(self.n_records + 2))
         return (range(start, stop) for start, stop in itertools.pairwise(ends.tolist()))
 
     @property
     def number_of_neighbours(self) -> int:
-        """How many pairs of neighbours there are: two cells that hold one record more than those of n - 1 records."""
+        """The number of pairs of neighbours: n - 1 records, and one record in one or the other of two cells."""
         return number_of_tables(self.n_records - 1, len(self.prior)) * math.comb(len(self.prior), 2)
 
     @cached_property
     def neighbours(self) -> list[tuple[Integers, Integers]]:
-        """For each layer, two arrays of indices: the pairs of neighbours in it, or in it and the layer before."""
+        """For each layer, the indices of pairs of neighbours in it, or in it and the previous layer, as two arrays."""
         ranks = {tuple(row): i for i, row in enumerate(self.counts.tolist())}
         return [self._pairs(layer, ranks) for layer in self.layers()]
 
     def _pairs(self, layer: range, ranks: dict[tuple[int, ...], int]) -> tuple[Integers, Integers]:
         first, second = [], []
         for i, row in zip(layer, self.counts[layer.start : layer.stop].tolist(), strict=True):
-            # A move from the first cell leads into the layer before; one between two others is listed in one order.
+            # A move from the first cell leads to the previous layer. Moves between other cells are listed once.
             for left in (cell for cell, count in enumerate(row) if count):
                 for joined in range(left + 1, len(row)):
                     neighbour = row.copy()
@@ -319,19 +319,19 @@ class Candidates:
         return np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)
 
 
-# The exponential mechanism on posteriors, and its exact losses between all neighbouring data sets.
+# The exponential mechanism on posteriors, and its exact losses for all neighbouring data sets.
 
 
 @final
 class HellingerDistributions:
-    """For each data set x the distribution `P[r] ~ exp(-exponent * H(x, r) / S(x))` on all posteriors r.
+    """The distribution `P[r] ~ exp(-exponent * H(x, r) / S(x))` on all posteriors r, for each data set x.
 
     Parameters
     ----------
     prior : array, shape (d,)
     n_records : int
     sensitivity : {"smooth", "global", "local"}
-        What S is.
+        The sensitivity S.
     smoothness : float
         P4's gamma, for the smooth sensitivity.
     """
@@ -343,7 +343,7 @@ class HellingerDistributions:
         self._worst: dict[float, tuple[float, tuple[int, int, int]]] = {}
 
     def sensitivities(self, counts: Integers) -> Array:
-        """S of data sets of shape `(m, d)`. Shape `(m,)`."""
+        """The sensitivities S of data sets of shape `(m, d)`. Shape `(m,)`."""
         prior, n = self.candidates.prior, self.candidates.n_records
         if self._kind == "global":
             return np.full(len(counts), global_sensitivity(prior, n))
@@ -352,7 +352,7 @@ class HellingerDistributions:
         return smooth_sensitivities(prior, counts, self._smoothness)
 
     def log_distribution(self, counts: Integers, exponent: float) -> tuple[Array, Array]:
-        """Logarithms of the probabilities of all candidates, and their distances. Shape `(size,)` each."""
+        """The log-probabilities of all candidates, and their distances. Shape `(size,)` each."""
         distances = self.candidates.distances(counts)
         return _normalised(exponent / self.sensitivities(counts[None])[0] * distances), distances
 
@@ -364,26 +364,26 @@ class HellingerDistributions:
         most_numbers: int = 4_000_000_000,
         at_once: int = 20_000_000,
     ) -> Iterator[tuple[Integers, Integers, Array, Array]]:
-        """Each pair of neighbours once, a layer at a time: their indices and their logarithmic distributions.
+        """The indices and the log-probabilities of each pair of neighbours, layer by layer.
 
-        Every pair is compared on every candidate. With `most_compared` candidates these are 2.6e8 numbers for two
-        categories, some seconds; `most_numbers` take a minute. So many as `at_once` are in memory together.
+        Every pair is compared on every candidate. For two categories, `most_compared` candidates mean 2.6e8 numbers,
+        which take some seconds; `most_numbers` take a minute. About `at_once` numbers are in memory at a time.
 
         Raises
         ------
         UnattainableError
-            If there are too many posteriors to hold each data set against each of them.
+            If there are too many posteriors to compare.
         """
         size = self.candidates.size
         if size > most_compared:
             raise UnattainableError(
-                f"The exact loss is found by comparing all pairs of {size} posteriors; at most {most_compared} are "
-                'allowed. Use accounting="proved", which needs no comparison.'
+                f"The exact loss is a comparison of all pairs of {size} posteriors, and the limit is {most_compared}. "
+                'Pass accounting="proved", which needs no comparison.'
             )
         if self.candidates.number_of_neighbours * size > most_numbers:
             raise UnattainableError(
-                f"The exact loss is found by comparing {self.candidates.number_of_neighbours} pairs of neighbours on "
-                f'{size} posteriors, which takes minutes or more. Use accounting="proved", which needs no comparison.'
+                f"The exact loss is a comparison of {self.candidates.number_of_neighbours} pairs of neighbours on "
+                f'{size} posteriors, which takes minutes or more. Pass accounting="proved", which needs no comparison.'
             )
         before = np.empty((0, size))
         for layer, (first, second) in zip(self.candidates.layers(), self.candidates.neighbours, strict=True):
@@ -399,7 +399,7 @@ class HellingerDistributions:
             before = current
 
     def log_distribution_at(self, index: int, exponent: float) -> Array:
-        """The same logarithms for the counts of a candidate; fast for many of them."""
+        """The same log-probabilities for the counts of a candidate, with cached sensitivities."""
         distances = self.candidates.distances(self.candidates.counts[index])
         return _normalised(exponent / self._all[index] * distances)
 
@@ -408,7 +408,7 @@ class HellingerDistributions:
         return self.sensitivities(self.candidates.counts)
 
     def worst(self, exponent: float) -> tuple[float, tuple[int, int, int]]:
-        """The largest privacy loss, and where: two neighbours and a candidate, by index. It is cached."""
+        """The largest privacy loss, and the indices of its neighbours and its candidate. The result is cached."""
         worst = self._worst.get(exponent)
         if worst is None:
             worst = self._compared(exponent)
@@ -425,10 +425,10 @@ class HellingerDistributions:
         return largest, where
 
     def largest_exponent(self, epsilon: float, *, start: float) -> float:
-        """The largest exponent whose worst loss is at most epsilon, from below; `start` is one that is safe.
+        """The largest exponent with a loss of at most epsilon, from below. It is satisfied at `start`.
 
-        All neighbours are compared a few times only: the exponent is solved for those that have been worst so far, and
-        if then others are worse, they join them.
+        All neighbours are compared only a few times. The exponent is solved for the worst neighbours so far. If others
+        are worse at the solution, they are added.
         """
         binding: list[tuple[int, int, int]] = [self.worst(start)[1]]
         while True:
@@ -439,7 +439,7 @@ class HellingerDistributions:
             exponent = largest_satisfying(lambda x: log_ratio_to_budget(loss(x), epsilon))
             reached, where = self.worst(exponent)
             while reached > epsilon and where in binding:
-                # A pair of neighbours that binds again after its own root was taken binds by rounding.
+                # A pair of neighbours is above epsilon at its own root only by rounding.
                 exponent *= 1 - 1e-13
                 reached, where = self.worst(exponent)
             if reached <= epsilon:
@@ -453,13 +453,13 @@ class HellingerDistributions:
         )
 
     def renyi(self, exponent: float, order: float) -> float:
-        """The largest Rényi divergence of neighbours at an order >= 1."""
+        """The largest Rényi divergence between neighbours at an order >= 1."""
         if order == math.inf:
             return self.worst(exponent)[0]
         return self._largest(exponent, lambda u, v: _divergences(u, v, order))
 
     def delta(self, exponent: float, epsilon: float) -> float:
-        """The largest hockey-stick divergence of neighbours at epsilon >= 0."""
+        """The largest hockey-stick divergence between neighbours at epsilon >= 0."""
 
         def divergences(u: Array, v: Array) -> Array:
             above = np.maximum(u - v - epsilon, 0.0)
@@ -468,26 +468,26 @@ class HellingerDistributions:
         return self._largest(exponent, divergences)
 
     def _largest(self, exponent: float, divergences: Callable[[Array, Array], Array]) -> float:
-        """The largest divergence of neighbours, in either order."""
+        """The largest divergence between neighbours, in either order."""
         pairs = ((p, q) for _, _, p, q in self.neighbours(exponent))
         largest = (float(divergences(*distributions).max()) for p, q in pairs for distributions in ((p, q), (q, p)))
         return max(0.0, max(largest, default=0.0))
 
 
 def _divergences(u: Array, v: Array, order: float) -> Array:
-    """Rényi divergences, row by row, of distributions given by their logarithms."""
+    """Rényi divergences, row by row, of distributions with these log-probabilities."""
     gaps = u - v
     if order == 1:
         return np.asarray(np.sum(np.exp(u) * gaps, axis=1))
     tilt = (order - 1) * gaps
-    # Exponentials above exp(30) are better summed as logarithms.
+    # Sums of exponentials above exp(30) are computed as logarithms.
     if tilt.max() > 30.0:
         return np.asarray(logsumexp(u + tilt, axis=1)) / (order - 1)
-    # The sum is near 1, so its difference from 1 is summed.
+    # The sum is near 1, so its difference from 1 is computed.
     return np.log1p(np.sum(np.exp(u) * np.expm1(tilt), axis=1)) / (order - 1)
 
 
 def _normalised(energies: Array) -> Array:
-    """`-energies`, less the logarithm of the sum of their exponentials. The least energy is 0."""
+    """`-energies` minus the logarithm of the sum of their exponentials. The least energy is 0."""
     distribution: Array = -energies - math.log(float(np.exp(-energies).sum()))
     return distribution

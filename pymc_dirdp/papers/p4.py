@@ -1,4 +1,4 @@
-"""P4's mechanisms with the parameters that it gives them."""
+"""P4's mechanisms with the printed parameters."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,22 +8,22 @@ from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 
 # P4's mechanisms for a whole posterior, as printed, for comparison.
 #
-# :class:`pymc_dirdp.papers.TruncatedNoiseMechanism` and :class:`pymc_dirdp.papers.HellingerMechanism`, made by
-# `for_guarantee`, lose what is guaranteed and no less; the page "What the papers printed" says where each is the more
-# accurate. P4's own private exponential mechanism is a `HellingerMechanism` with the exponent `epsilon / 4`.
+# :class:`pymc_dirdp.papers.TruncatedNoiseMechanism` and :class:`pymc_dirdp.papers.HellingerMechanism` from
+# `for_guarantee` use the whole budget; the page "What the papers printed" compares their accuracy. P4's own private
+# exponential mechanism is a `HellingerMechanism` with the exponent `epsilon / 4`.
 
 
 def p4_lap_mech(*, epsilon: float, prior: ArrayLike, n_records: int) -> TruncatedNoiseMechanism:
-    """P4's `lapMech`: Laplace noise rounded down with the scale `d / epsilon` (section 4.1.1).
+    """P4's `lapMech`, with Laplace noise of the scale `d / epsilon` rounded down (section 4.1.1).
 
     It adds more noise than pure differential privacy with `epsilon` needs (ERRATA P4.2).
 
     Parameters
     ----------
     epsilon : float
-        The pure guarantee that P4 means it to have, positive.
+        The pure epsilon that P4 intends, positive.
     prior : array_like, shape (d,)
-        The model's own prior, positive.
+        The prior of the model, positive.
     n_records : int
         Number of records, public, at least 1.
 

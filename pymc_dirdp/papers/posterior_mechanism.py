@@ -1,4 +1,4 @@
-"""What P4's mechanisms share: they release a whole posterior, chosen among finitely many."""
+"""The base class of P4's mechanisms, which choose a whole posterior from finitely many."""
 
 import abc
 import itertools
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import MAX_RECORDS, checked_counts, integer, positive_array, within
 from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.literals import AdjacencyName, Sampler
 from pymc_dirdp.mechanisms.noisy_counts import ReleasedCounts
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.mechanisms.table import neighbouring_tables
@@ -22,54 +23,54 @@ from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 
-# One of finitely many outcomes, drawn in integers from probabilities that are doubles.
+# An exact draw of one of finitely many outcomes, with probabilities that are doubles.
 
 
-def whole_weights(probabilities: Array) -> list[int]:
-    """Probabilities as whole weights, each at least `2**50`.
+def integer_weights(probabilities: Array) -> list[int]:
+    """Probabilities as integer weights of at least `2**50`.
 
-    The floor is the same whatever the secret is, so the distribution that is drawn from is a mixture: it is that of the
-    weights with probability about `1 - size * 2**-50`, and uniform otherwise. Mixing two distributions with the same
-    third one never increases a divergence between them, and an outcome that is possible for one data set is so for all.
-    What is rounded down is below 1, that is `2**-50` of any weight, so it moves a loss by less than 1e-15.
+    The floor does not depend on the secret. So the outcome is drawn from a mixture, with these probabilities with
+    probability about `1 - size * 2**-50`, and uniformly otherwise. A mixture with a common third distribution never
+    increases a divergence, and every outcome is possible for all data sets. Rounding down changes a weight by less than
+    `2**-50` of it, and a loss by less than 1e-15.
 
     Parameters
     ----------
     probabilities : array, shape (size,)
-        At least 0. They need not add up to 1 exactly.
+        Non-negative. The sum may differ from 1.
     """
-    # A probability p becomes the weight p 2**100 + 2**50, rounded down.
+    # The weight of a probability p is p 2**100 + 2**50, rounded down.
     floor = 1 << 50
     return [int(p) + floor for p in np.ldexp(probabilities, 100).tolist()]
 
 
 def drawn_from(probabilities: Array, bits: Bits) -> int:
-    """The index of an outcome, with probability proportional to its whole weight exactly."""
-    cumulative = list(accumulate(whole_weights(probabilities)))
+    """The index of an outcome, with probability exactly proportional to its integer weight."""
+    cumulative = list(accumulate(integer_weights(probabilities)))
     return bisect_right(cumulative, bits.uniform(cumulative[-1]))
 
 
-# What mechanisms share that release the parameters of a whole posterior: counts of the public number of records.
+# Mechanisms that release counts as the parameters of a whole posterior.
 
 
 @dataclass(frozen=True, eq=False)
 class WholePosterior(ReleasedCounts):
-    """Release `Dirichlet(prior + z)`: the counts z are integers between 0 and `n_records`.
+    """Release `Dirichlet(prior + z)`, where the counts z are integers between 0 and `n_records`.
 
-    Neighbours differ by one record that moves from one cell to another; the number of records is public.
+    Neighbours differ by one record that changes its cell. The number of records is public.
 
-    A subclass is a frozen dataclass with fields of its own, which says its curves and the distribution of its output.
+    A subclass is a frozen dataclass that defines the curves and the distribution of the output.
 
     Parameters
     ----------
     prior : array_like, shape (d,)
-        The model's own prior, positive; `d = 2` is the Beta-binomial model.
+        The prior of the model, positive; `d = 2` is the Beta-binomial model.
     n_records : int
-        Number of records, public, at least 1.
+        The public number of records, at least 1.
     adjacency : {"replace-one"}
-        Nothing else leaves the number of records public.
+        The number of records is public, so there is no other choice.
     contribution : int or Contribution, default 1
-        How many records one person holds at most.
+        The maximum number of records of one person.
     """
 
     needs_public_totals: ClassVar[bool] = True
@@ -77,15 +78,15 @@ class WholePosterior(ReleasedCounts):
     prior: Array
     n_records: int
     _: KW_ONLY
-    adjacency: str = "replace-one"
+    adjacency: AdjacencyName = "replace-one"
     contribution: Contribution | int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", positive_array(prior=self.prior))
         if self.prior.ndim != 1:
             raise ArgumentError(
-                f"Expected prior to be one row, shape (d,), got shape {self.prior.shape}: the number of records of "
-                "each row of a larger table is not public. Use GeometricMechanism or DirichletMechanism there."
+                f"Expected prior to be one row, shape (d,), got shape {self.prior.shape}. The numbers of records of "
+                "rows are not public. Use GeometricMechanism or DirichletMechanism for a table of several rows."
             )
         object.__setattr__(self, "n_records", integer(1, n_records=self.n_records))
         within(1, MAX_RECORDS, n_records=self.n_records)
@@ -103,15 +104,15 @@ class WholePosterior(ReleasedCounts):
 
     @abc.abstractmethod
     def _distribution(self, counts: Integers) -> tuple[Integers, Array]:
-        """All that can be released, and with which probability."""
+        """All possible outputs, and their probabilities."""
 
     def distribution(self, counts: ArrayLike) -> tuple[Integers, Array]:
-        """All that can be released, and with which probability. It tells the counts, so it is the curator's.
+        """All possible outputs, and their probabilities. They reveal the counts, so they are confidential.
 
         Parameters
         ----------
         counts : array_like of integers, shape (d,)
-            The secret, or counts that are assumed for planning.
+            The secret, or assumed counts for planning.
 
         Returns
         -------
@@ -121,12 +122,12 @@ class WholePosterior(ReleasedCounts):
         return self._distribution(self.check(counts))
 
     def expected_distance(self, counts: ArrayLike) -> float:
-        """Expected Hellinger distance of the released posterior from the true one, summed exactly.
+        """The exact expected Hellinger distance of the released posterior from the true one.
 
         Parameters
         ----------
         counts : array_like of integers, shape (d,)
-            Counts that are assumed for planning; for the secret ones the result is confidential.
+            Assumed counts for planning. With the secret counts the result is confidential.
         """
         outcomes, probabilities = self.distribution(counts)
         return float(probabilities @ hellinger_distance(self.check(counts) + self.prior, outcomes + self.prior))
@@ -150,14 +151,14 @@ class WholePosterior(ReleasedCounts):
 
     @override
     def releases(
-        self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
+        self, counts: Array, n: int, *, sampler: Sampler = "fast", random_seed: Seed = None, steps: int | None = None
     ) -> Array:
         rng = generator(random_seed)
         return np.array([self.release(counts, sampler=sampler, random_seed=rng) for _ in range(n)], dtype=np.float64)
 
     @override
-    def posterior_parameters(self, data: Integers, rng: np.random.Generator) -> Array:
-        parameters: Array = np.array([self.release(counts, random_seed=rng) for counts in data]) + self.prior
+    def posterior_parameters(self, counts: Integers, rng: np.random.Generator) -> Array:
+        parameters: Array = np.array([self.release(table, random_seed=rng) for table in counts]) + self.prior
         return parameters
 
     @override
@@ -172,9 +173,9 @@ class WholePosterior(ReleasedCounts):
 
     @override
     def likelihoods_of_rows(
-        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
+        self, output: Array, *, n_records: int | None, sampler: Sampler, steps: int | None = None
     ) -> list[RowLikelihood]:
-        # Whatever drew it, an output consists of integers, and that is looked at.
+        # Outputs of both samplers are integers, which is checked here.
         return self.row_likelihoods(output)
 
     @override
@@ -185,23 +186,23 @@ class WholePosterior(ReleasedCounts):
         return bool(np.all((output == np.floor(output)) & (output >= 0) & (output <= self.n_records)))
 
     def _released_table(self, output: Array) -> Integers:
-        """One output as whole counts, or an error if it holds anything else."""
+        """One output as integer counts, or an error if it has other numbers."""
         if output.size != self.prior.size:
             raise ArgumentError(f"Expected an output of {self.prior.size} counts, got {output.size} numbers.")
         if not self._holds_counts(output):
             raise ArgumentError(
-                f"Expected integers from 0 to {self.n_records}, as release() returns them, and not draws from the "
-                "released posterior."
+                f"Expected integers from 0 to {self.n_records}, as from release(), and not draws from the released "
+                "posterior."
             )
         return output.astype(np.int64).reshape(self.prior.shape)
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        """One data set and any number of outputs are allowed: all outcomes are listed."""
+        """The logarithm of the probability of any number of outputs, for one data set."""
         outcomes, probabilities = self.distribution(counts)
         known: dict[tuple[int, ...], float] = {}
         for outcome, probability in zip(map(tuple, outcomes.tolist()), probabilities.tolist(), strict=True):
-            # The distribution may list an outcome more than once.
+            # The distribution may list an outcome several times.
             known[outcome] = known.get(outcome, 0.0) + probability
         outputs = np.asarray(output, dtype=np.int64)
         listed = [known.get(tuple(row), 0.0) for row in outputs.reshape(-1, outputs.shape[-1]).tolist()]
@@ -210,7 +211,7 @@ class WholePosterior(ReleasedCounts):
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        # What claims to be a mechanism may have output that no machine integer holds.
+        # An audited program may return numbers outside the range of machine integers.
         return super().log_likelihood_ratio(np.clip(outputs, -1, self.n_records + 1), x, y)
 
     @override
@@ -220,16 +221,16 @@ class WholePosterior(ReleasedCounts):
 
     @override
     def worst_neighbours(self) -> tuple[Array, Array]:
-        """The neighbours that are furthest apart at half of the largest loss seen on any."""
-        tried = [(x, y, self.output_distributions(x, y)) for x, y in self._few_neighbours()]
-        largest = max(distributions.pure_epsilon for *_, distributions in tried)
-        # The exponential of the loss has to be a double.
-        x, y, _ = max(tried, key=lambda candidate: candidate[2].delta(min(largest, 600.0) / 2))
+        """The neighbours with the largest delta at half of the largest loss of any neighbours."""
+        candidates = [(x, y, self.output_distributions(x, y)) for x, y in self._few_neighbours()]
+        largest = max(distributions.pure_epsilon for *_, distributions in candidates)
+        # The exponential of the loss must not overflow.
+        x, y, _ = max(candidates, key=lambda candidate: candidate[2].delta(min(largest, 600.0) / 2))
         return x, y
 
     def _few_neighbours(self) -> Iterator[tuple[Array, Array]]:
         d, n = len(self.prior), self.n_records
-        # Up to so many data sets are all tried as neighbours; of more, only the corners and the centre.
+        # All data sets if there are few; otherwise only the corners and the centre.
         if number_of_tables(n, d) <= 600:
             data = all_counts(n, d)
         else:

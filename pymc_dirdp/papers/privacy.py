@@ -1,4 +1,4 @@
-"""P1's and P2's bounds on the privacy of a draw, and the loss for statistics with real values."""
+"""P1's and P2's bounds on the privacy loss of a draw, and the loss for real-valued statistics."""
 
 import math
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, RenyiDP, Truncate
 
 # The published closed-form bounds on the privacy loss, by paper and theorem.
 #
-# They hold for real-valued statistics with known sensitivities, for which
-# :class:`pymc_dirdp.papers.RealValuedLoss` is smaller. For counts they are looser than
-# :mod:`pymc_dirdp.privacy.dominating_pairs`. P1 and P2 are listed under "Papers" in the documentation.
+# They hold for real-valued statistics with known sensitivities; :class:`pymc_dirdp.papers.RealValuedLoss` is a tighter
+# bound. For counts they are looser than :mod:`pymc_dirdp.privacy.dominating_pairs`. P1 and P2 are listed under "Papers"
+# in the documentation.
 
 
 def _trigamma(x: float) -> float:
@@ -31,7 +31,7 @@ def p1_theorem_1(
     """Rényi bound of the Dirichlet mechanism for a statistic with known sensitivities (P1 Theorem 1, Appendix E).
 
     `epsilon = order / 2 * r**2 * delta_2_squared * psi'(alpha_min - (order - 1) * r * delta_inf)`. It is the kernel
-    form of the exact curve with `psi'` replaced by its largest value, which is why it is loose.
+    form of the exact curve with `psi'` replaced by its maximum, so it is loose.
 
     Parameters
     ----------
@@ -50,12 +50,12 @@ def p1_theorem_1(
     Returns
     -------
     guarantee : RenyiDP
-        What the theorem guarantees.
+        The guarantee of the theorem.
 
     Raises
     ------
     ArgumentError
-        If `(order - 1) * r * delta_inf >= alpha_min`: the theorem guarantees nothing there.
+        If `(order - 1) * r * delta_inf >= alpha_min`, where the theorem does not hold.
 
     Examples
     --------
@@ -83,13 +83,13 @@ def p2_theorem_1(
     Parameters
     ----------
     gamma : float
-        In `(0, alpha_min)`. A larger one gives a larger `omega` and a larger `rho`.
+        In `(0, alpha_min)`. A larger gamma gives a larger `omega` and a larger `rho`.
     alpha_min : float
         Smallest prior parameter, positive.
     r : float
         Concentration, positive.
     delta_2_squared, delta_inf : float
-        Sensitivities of the statistic; the defaults are those of counts under replace-one.
+        Sensitivities of the statistic; by default those of counts under replace-one.
 
     Returns
     -------
@@ -111,19 +111,19 @@ def p2_theorem_1(
 def p2_theorem_2(
     *, delta: float, alpha_min: float, r: float = 1.0, delta_2_squared: float = 2.0, delta_inf: float = 1.0
 ) -> ApproxDP:
-    """Approximate bound (P2 Theorem 2): `p2_theorem_1` and P2 Lemma 1 at the best `gamma`.
+    """Approximate bound (P2 Theorem 2), from `p2_theorem_1` and P2 Lemma 1 at the best `gamma`.
 
     Parameters
     ----------
     delta : float
         In (0, 1).
     alpha_min, r, delta_2_squared, delta_inf
-        Same as in :func:`p2_theorem_1`.
+        As in :func:`p2_theorem_1`.
 
     Returns
     -------
     guarantee : ApproxDP
-        The least `epsilon` of the theorem for this `delta`. For counts the exact curve gives a smaller one.
+        The least `epsilon` of the theorem for this `delta`. For counts the exact curve has a smaller epsilon.
 
     Examples
     --------
@@ -142,20 +142,20 @@ def p2_theorem_2(
     def objective(gamma: float) -> float:
         return rho(gamma) * (gamma / scaled_inf + 1) + log_inverse * scaled_inf / gamma
 
-    # gamma_M solves log(1/delta) = gamma**2 rho(gamma) / delta_inf**2, whose right side rises from 0 to infinity.
+    # gamma_M solves log(1/delta) = gamma**2 rho(gamma) / delta_inf**2, whose right side increases from 0 to infinity.
     ends = alpha_min * 1e-12, alpha_min * (1 - 1e-12)
     gamma_m = brentq(lambda gamma: gamma**2 * rho(gamma) / scaled_inf**2 - log_inverse, *ends)
-    # The objective is convex; every gamma in (0, gamma_M] gives a valid bound, so an inexact minimiser is safe.
+    # The objective is convex. Every gamma in (0, gamma_M] gives a valid bound, so an inexact minimiser is safe.
     best = minimize_scalar(objective, bounds=(ends[0], gamma_m), method="bounded", options={"xatol": 1e-12 * alpha_min})
     return ApproxDP(epsilon=min(float(best.fun), objective(gamma_m)), delta=delta)
 
 
-# The loss of `Dirichlet(r * f + alpha)` for a statistic f with real values, of which two sensitivities are known.
+# The loss of `Dirichlet(r * f + alpha)` for a real-valued statistic f with two known sensitivities.
 #
-# It is the setting of P1 Theorem 1 and P2 Theorem 1, and the bound here is smaller than theirs.
+# This is the setting of P1 Theorem 1 and P2 Theorem 1, with a tighter bound.
 
 
-# Squares of products of two parameters have to be doubles.
+# Squares of products of two parameters must not overflow.
 _LEAST, _MOST = 1e-60, 1e60
 
 
@@ -164,29 +164,29 @@ _LEAST, _MOST = 1e-60, 1e60
 class RealValuedLoss(LossCurves):
     """Upper bounds on the loss of a draw from `Dirichlet(r * f + alpha)`, for any statistic `f >= 0` of the data.
 
-    At Rényi orders of at least 2 the worst neighbours differ by `delta_inf` in `delta_2_squared / delta_inf**2` cells,
-    each of which falls to 0. If that is an integer below `d`, no smaller bound holds. The bounds on delta are
-    converted from the Rényi divergences.
+    At Rényi orders of at least 2, the worst neighbours differ by `delta_inf` in `delta_2_squared / delta_inf**2` cells,
+    which decrease to 0. If this number is an integer below `d`, the bound is tight. The bounds on delta are converted
+    from the Rényi divergences.
 
     If one person only moves a weight of at most w from one cell to another, the *exact* curves are those of
-    ``DirichletMechanism(alpha, r * w)``, whether the steps are whole or not; and those with ``adjacency="add-remove"``
-    if one person only adds a weight of at most w to one cell.
+    ``DirichletMechanism(alpha, r * w)``, also for non-integer weights. If one person only adds a weight of at most w to
+    one cell, they are those with ``adjacency="add-remove"``.
 
     Parameters
     ----------
     r : float
-        Concentration. This and the other parameters lie between 1e-60 and 1e60.
+        Concentration. All parameters are between 1e-60 and 1e60.
     alpha_min : float
         Smallest prior parameter. With the public guarantee that every entry of f is at least c, pass
         `alpha_min + r * c`.
     delta_2_squared : float
         Largest squared l2 distance of f between neighbours.
     delta_inf : float
-        Largest distance of one entry.
+        Largest change of one entry between neighbours.
 
     References
     ----------
-    P1 section 3.1 and Theorem 1, P2 Theorem 1; the proof is on the page "Statistics with real values".
+    P1 section 3.1 and Theorem 1, P2 Theorem 1. The proof is on the page "Statistics with real values".
 
     Examples
     --------
@@ -214,7 +214,7 @@ class RealValuedLoss(LossCurves):
         Raises
         ------
         UnattainableError
-            If no `r` keeps it, as for pure and zero-concentrated differential privacy.
+            If no `r` satisfies it, such as for pure and zero-concentrated differential privacy.
 
         Examples
         --------
@@ -225,14 +225,14 @@ class RealValuedLoss(LossCurves):
         """
         if math.isinf(Guarantee.checked(guarantee=guarantee).largest_order):
             raise UnattainableError(
-                f"No continuous Dirichlet draw keeps {guarantee}: its loss is unbounded. Ask for ApproxDP, RenyiDP or "
-                "TruncatedCDP."
+                f"No continuous Dirichlet draw satisfies {guarantee}: its loss is unbounded. Ask for ApproxDP, RenyiDP "
+                "or TruncatedCDP."
             )
 
         def with_r(r: float) -> Self:
             return cls(r, alpha_min, delta_2_squared, delta_inf)
 
-        # A first guess of the right size: r times the step is what changes.
+        # A start of the right order of magnitude, because r times the step is the change of a parameter.
         start = min(max(1 / positive(delta_inf=delta_inf), _LEAST), _MOST)
         return with_r(
             largest_satisfying(
@@ -242,16 +242,16 @@ class RealValuedLoss(LossCurves):
 
     @property
     def _step(self) -> float:
-        """The most that one parameter of the draw changes: no entry changes by more than the whole."""
+        """The maximum change of one parameter of the draw, which is at most that of the whole vector."""
         return self.r * min(self.delta_inf, math.nextafter(math.sqrt(self.delta_2_squared), math.inf))
 
     @property
     def _small_steps(self) -> float:
-        """What many tiny steps lose at an order, over that order."""
+        """The loss of many tiny steps at an order, divided by the order."""
         return self.r**2 * self.delta_2_squared * float(polygamma(1, self.alpha_min)) / 2
 
     def _large_steps(self, order: float) -> float:
-        """What steps of the largest size lose."""
+        """The loss of steps of the largest size."""
         return self.r**2 * self.delta_2_squared / self._step**2 * renyi_remove(order, self.alpha_min, self._step)
 
     @override

@@ -1,4 +1,4 @@
-"""P3's mechanism: a private copy of a vector of shares."""
+"""P3's mechanism, which releases a private copy of a vector of shares."""
 
 import math
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, numbers_or_none, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError, type_name
+from pymc_dirdp.literals import Sampler
 from pymc_dirdp.mechanisms.dirichlet import DirichletDraws
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
 from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget, round_up
@@ -37,16 +38,16 @@ class SimplexDomain:
     Parameters
     ----------
     n_protected : int
-        How many entries are protected, `|W|`, at least 2.
+        The number of protected entries, `|W|`, at least 2.
     eta : float
-        Every protected entry is at least this.
+        The lower bound of every protected entry.
     etabar : float
-        The entries that are not protected add up to at least this.
+        The lower bound of the sum of the other entries.
     b : float
-        The l1 norm of what a neighbour changes, in (0, 1].
+        The l1 norm of the change between neighbours, in (0, 1].
     weight : float, default 1.0
-        How much one person's vector counts in what is released: 1 for an identity query, `1 / N` for an average,
-        the largest `|l_j|` for a linear query.
+        The weight of one person's vector in the query: 1 for an identity query, `1 / N` for an average, the largest
+        `|l_j|` for a linear query.
 
     References
     ----------
@@ -75,8 +76,8 @@ class SimplexDomain:
             raise ArgumentError(f"Expected b and weight to be at most 1, got b={self.b:g}, weight={self.weight:g}.")
         if self.span <= 2 * self.eta:
             raise ArgumentError(
-                f"The domain holds one vector at most: {self.n_protected} entries of at least eta={self.eta:g} and the "
-                f"rest of at least etabar={self.etabar:g} leave nothing to move. Lower eta or etabar."
+                f"The domain has at most one vector: {self.n_protected} entries of at least eta={self.eta:g} and the "
+                f"rest of at least etabar={self.etabar:g} leave no room for a change. Lower eta or etabar."
             )
 
     @property
@@ -86,10 +87,10 @@ class SimplexDomain:
 
     @property
     def largest_step(self) -> float:
-        """How far one person can move an entry of what is released: `weight * min(b / 2, C - 2 eta)`, rounded up.
+        """The maximum change of an entry of the query by one person: `weight * min(b / 2, C - 2 eta)`, rounded up.
 
-        With fractions, because little is left of the difference where the domain is small. An input is checked with a
-        sum of doubles, whose rounding is added.
+        It is computed with fractions, because the difference cancels for a small domain. The check of an input uses a
+        sum of doubles, whose rounding error is added.
         """
         m = self.n_protected
         room = 1 - Fraction(self.etabar) - m * Fraction(self.eta) + m * Fraction(1, 2**52)
@@ -104,17 +105,17 @@ class SimplexDomain:
 class SimplexMechanism(DirichletDraws):
     """Release `x ~ Dirichlet(k p)` for a secret vector of probabilities `p`.
 
-    The curves are exact: moving a step `t` between two protected entries is moving a record of weight `k t` between two
-    cells with prior `k eta`, so the dominating pair of the Dirichlet mechanism applies. P3's own statement gives a
-    larger epsilon, also with its corrections: :func:`pymc_dirdp.papers.p3_theorem_1_corrected`.
+    The curves are exact. A step `t` between two protected entries is a record of weight `k t` that changes between two
+    cells with prior `k eta`, so the dominating pair of the Dirichlet mechanism applies. P3's statement has a larger
+    epsilon, also with its corrections, see :func:`pymc_dirdp.papers.p3_theorem_1_corrected`.
 
     Parameters
     ----------
     k : float
         Concentration, positive.
     domain : SimplexDomain
-        Floors of the input, what a neighbour is, and how much one person counts. They are public guarantees about all
-        inputs that could occur.
+        Floors of the input, the neighbouring relation, and the weight of one person. They are public and hold for all
+        possible inputs.
 
     References
     ----------
@@ -140,33 +141,33 @@ class SimplexMechanism(DirichletDraws):
 
     @classmethod
     def for_guarantee(cls, guarantee: Guarantee, domain: SimplexDomain) -> Self:
-        """The mechanism with the largest concentration, hence the least noise, that keeps `guarantee`.
+        """The mechanism with the largest concentration, hence the least noise, that satisfies `guarantee`.
 
-        No draw keeps `PureDP`, `ZeroCDP` or `omega=inf`.
+        No draw satisfies `PureDP`, `ZeroCDP` or `omega=inf`.
 
         Raises
         ------
         UnattainableError
-            If no concentration keeps it: even the vaguest draw tells steps of this size apart. Widen the floors, or
-            let one person count for less.
+            If no concentration satisfies it, because even a draw with the least concentration distinguishes steps of
+            this size. Raise the floors, or reduce the weight of one person.
         """
         if math.isinf(Guarantee.checked(guarantee=guarantee).largest_order):
             raise UnattainableError(
-                f"No continuous Dirichlet draw keeps {guarantee}: its loss is unbounded. Ask for ApproxDP, RenyiDP "
+                f"No continuous Dirichlet draw satisfies {guarantee}: its loss is unbounded. Ask for ApproxDP, RenyiDP "
                 "or TruncatedCDP with a finite omega."
             )
 
         def excess(k: float) -> float:
             return log_ratio_to_budget(*cls(k, domain).loss(guarantee))
 
-        # With a concentration above this the draw is more precise than a double of the input.
+        # With larger concentrations a draw is more precise than an input in double precision.
         k = largest_satisfying(
             excess,
             least=1 / 1e12,
             most=1e12,
-            tight=f"No concentration keeps {guarantee}: a step of {domain.largest_step:g} from a floor of "
-            f"eta={domain.eta:g} is seen in the vaguest draw. Raise eta, lower b, or lower the weight.",
-            loose="The guarantee is so loose that every concentration keeps it.",
+            tight=f"No concentration satisfies {guarantee}: even a draw with the least concentration distinguishes a "
+            f"step of {domain.largest_step:g} from a floor of eta={domain.eta:g}. Raise eta, or lower b or the weight.",
+            loose="The guarantee is so loose that every concentration satisfies it.",
         )
         return cls(k, domain)
 
@@ -181,8 +182,8 @@ class SimplexMechanism(DirichletDraws):
         p: ArrayLike,
         *,
         protected: Sequence[int],
-        draws: int = 1,
-        sampler: str = "exact",
+        released_draws: int = 1,
+        sampler: Sampler = "exact",
         steps: int | None = None,
         random_seed: Seed = None,
     ) -> Array:
@@ -191,16 +192,16 @@ class SimplexMechanism(DirichletDraws):
         Parameters
         ----------
         p : array_like, shape (n,)
-            The secret: positive, adds up to 1 but for the rounding of doubles. For an average or a linear query, the
-            value of the query.
+            The secret, which is positive and adds up to 1 up to rounding. For an average or a linear query, the value
+            of the query.
         protected : sequence of int
             Positions of the protected entries; public.
-        draws : int, default 1
+        released_draws : int, default 1
             Number of draws, at least 1.
         sampler : {"exact", "fast"}, default "exact"
-            `"exact"` draws integers from a Pólya urn, whose weights are `k p` as exact rational numbers, with bits
-            of the operating system; the output is positive and lies on a public grid. `"fast"` draws in floating point:
-            nearly the distribution that the curves are about, and how nearly is not proved.
+            `"exact"` draws integers from a Pólya urn with bits of the operating system. The weights are `k p` as exact
+            rational numbers, and the output is positive and on a public grid. `"fast"` draws in floating point. Its
+            distribution is close to that of the curves; there is no proved bound of the difference.
         steps : int, optional
             Public number of steps of the urn, for `"exact"`. By default the grid adds 1 % to the variance of a draw,
             with at most 10,000,000 steps.
@@ -209,10 +210,10 @@ class SimplexMechanism(DirichletDraws):
 
         Returns
         -------
-        x : array, shape (draws, n)
+        x : array, shape (released_draws, n)
         """
         vector = self._checked(p, protected)
-        return self._draws(vector, draws=draws, sampler=sampler, steps=steps, random_seed=random_seed)
+        return self._draws(vector, draws=released_draws, sampler=sampler, steps=steps, random_seed=random_seed, least=0)
 
     @override
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
@@ -224,14 +225,14 @@ class SimplexMechanism(DirichletDraws):
         return positive_frequencies(counts[:, 0], steps)
 
     def _default_steps(self, n: int) -> int:
-        # Steps of the urn: more would take minutes.
+        # More steps of the urn would take minutes.
         return min(max(math.ceil(100 * self.k), fewest_steps(n)), 10_000_000)
 
     @override
     def likelihoods_of_rows(
-        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
+        self, output: Array, *, n_records: int | None, sampler: Sampler, steps: int | None = None
     ) -> list[RowLikelihood]:
-        """The vector of probabilities was that of the counts by `n_records`; none of them is 0."""
+        """The likelihood of counts whose vector of probabilities was counts over `n_records`, without zeros."""
         n = integer(len(output), n_records=n_records)
         if sampler == "exact" and steps is None:
             steps = self._default_steps(len(output))
@@ -245,7 +246,7 @@ class SimplexMechanism(DirichletDraws):
 
     @override
     def concentration(self, counts: ArrayLike) -> Array:
-        """The parameters `k * p` for a vector of probabilities, instead of counts. **Secret**, as `p` is."""
+        """The parameters `k * p` for a vector of probabilities instead of counts. **Secret** if `p` is."""
         return self._parameters(np.asarray(counts, dtype=np.float64))
 
     @override
@@ -253,14 +254,14 @@ class SimplexMechanism(DirichletDraws):
         return self.k * secret
 
     def variance(self, p: float) -> float:
-        """Variance of an entry of the output whose input is `p` (P3 Proposition 1); its mean is `p`."""
+        """The variance of an entry of the output with the input `p`, which is its mean (P3 Proposition 1)."""
         return open_unit_interval(p=p) * (1 - p) / (self.k + 1)
 
     @staticmethod
     def concentration_for_accuracy(mu: float, theta: float, n: int) -> float:
-        """The `k` for which all `n` entries are within `mu` of the input with probability `1 - theta` at least.
+        """The `k` with which all `n` entries are within `mu` of the input with probability at least `1 - theta`.
 
-        `log(2 n / theta) / (2 mu**2) - 1`; P3's Theorem 4 lacks the `2 n` (ERRATA P3.4).
+        It is `log(2 n / theta) / (2 mu**2) - 1`. P3's Theorem 4 lacks the factor `2 n` (ERRATA P3.4).
         """
         return (
             math.log(2 * integer(2, n=n) / open_unit_interval(theta=theta)) / (2 * open_unit_interval(mu=mu) ** 2) - 1
@@ -274,19 +275,18 @@ class SimplexMechanism(DirichletDraws):
         if vector is None:
             raise DataError("Expected p to be a vector of probabilities.")
         if vector.ndim != 1 or vector.size <= positions[-1] or vector.size == len(positions):
-            raise ArgumentError(f"Expected p to be a vector that holds the positions {positions} and others.")
-        # Neighbours lose as much in one entry as they gain in the other. Sums that miss 1 by more than rounding hide a
-        # difference between the two, which counts k times, and the curves are not about it.
+            raise ArgumentError(f"Expected p to be a vector with the positions {positions} and others.")
+        # The curves are for neighbours that lose in one entry as much as they gain in another. Sums that differ from 1
+        # by more than rounding would hide a difference between the two, times k.
         if not np.all(np.isfinite(vector)) or np.any(vector <= 0) or _misses_one(vector):
             raise DataError(
-                "The entries of p are not positive numbers that add up to 1, up to the rounding of doubles. Pass "
-                "p / p.sum()."
+                "The entries of p are not positive numbers that add up to 1 up to rounding. Pass p / p.sum()."
             )
-        # There is no tolerance: an input below the floor loses more than is guaranteed.
+        # Without tolerance, because an input below the floor has a larger loss than guaranteed.
         if np.any(vector[positions] < self.domain.eta):
-            raise DataError("Some protected entry of p is below the floor eta that was guaranteed.")
+            raise DataError("A protected entry of p is below the guaranteed floor eta.")
         if float(vector[positions].sum()) > 1 - self.domain.etabar:
-            raise DataError("The entries of p that are not protected are below the floor etabar that was guaranteed.")
+            raise DataError("The sum of the other entries of p is below the guaranteed floor etabar.")
         return vector
 
     @property
@@ -296,15 +296,17 @@ class SimplexMechanism(DirichletDraws):
 
     @override
     def releases(
-        self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
+        self, counts: Array, n: int, *, sampler: Sampler = "fast", random_seed: Seed = None, steps: int | None = None
     ) -> Array:
         """The protected entries come first, as in :meth:`worst_neighbours`."""
         protected = range(self.domain.n_protected)
-        return self.sample(counts, protected=protected, draws=n, sampler=sampler, random_seed=random_seed, steps=steps)
+        return self.sample(
+            counts, protected=protected, released_draws=n, sampler=sampler, random_seed=random_seed, steps=steps
+        )
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        """The likelihood of a vector of probabilities, instead of counts."""
+        """The likelihood of a vector of probabilities instead of counts."""
         return self._log_likelihood_of_rows(self.concentration(counts), output, steps)
 
     @override
@@ -313,7 +315,7 @@ class SimplexMechanism(DirichletDraws):
 
     @override
     def worst_neighbours(self) -> tuple[Array, Array]:
-        """All protected entries at the floor, and one step in the first or in the second; the last entry is free."""
+        """All protected entries at the floor, except for one step in the first or in the second entry."""
         vectors = []
         for position in (0, 1):
             p = np.full(self.domain.n_protected + 1, self.domain.eta)
@@ -324,5 +326,5 @@ class SimplexMechanism(DirichletDraws):
 
 
 def _misses_one(vector: Array) -> bool:
-    """Whether entries add up to another number than 1, by more than dividing them by their sum leaves."""
+    """Whether the sum of the entries differs from 1 by more than rounding of entries divided by their sum."""
     return abs(math.fsum(vector.tolist()) - 1) > (len(vector) + 2) * 2.0**-52

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.mechanisms.geometric import Geometric
 from pymc_dirdp.mechanisms.noise import round_scale_up
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
@@ -23,22 +24,22 @@ from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 
-# The distribution of a count with integer noise, truncated to 0 and the number of records.
+# The distribution of a count with integer noise, truncated to the range from 0 to the number of records.
 
 
 @final
 @dataclass(frozen=True)
 class TruncatedCell:
-    """A noisy count that is cut at 0 and `most`; the two ends take the tails of the noise.
+    """The distribution of a noisy count truncated at 0 and `most`, which have the probabilities of the tails.
 
-    All functions are elementwise, and follow smooth curves with few kinks between whole counts.
+    All functions are elementwise, and smooth curves with few kinks between integer counts.
 
     Parameters
     ----------
     scale : float
-        Of the noise, positive.
+        The scale of the noise, positive.
     floored : bool
-        Whether it is Laplace noise rounded down; otherwise it is two-sided geometric.
+        Whether the noise is Laplace noise rounded down; otherwise it is two-sided geometric noise.
     most : int
         The public number of records, at least 1.
     """
@@ -49,66 +50,65 @@ class TruncatedCell:
 
     @property
     def _log_side(self) -> float:
-        """Minus the logarithm of the probability of noise of 0 or more."""
+        """Minus the logarithm of the probability of non-negative noise."""
         return math.log(2) if self.floored else math.log1p(math.exp(-1 / self.scale))
 
     def log_pmf(self, released: ArrayLike, counts: ArrayLike) -> Array:
-        """Logarithm of the probability of what is released, from 0 to `most`, given the count."""
+        """The log-probability of an output from 0 to `most`, given the count."""
         z, x = np.asarray(released, dtype=np.float64), np.asarray(counts, dtype=np.float64)
-        # Laplace noise that is rounded down is g or -1 - g with the same probability.
+        # Laplace noise rounded down is g or -1 - g with the same probability.
         half = self.floored / 2
         inside = math.log(-math.expm1(-1 / self.scale)) - self._log_side - (np.abs(z - x + half) - half) / self.scale
         below, above = self._log_tail(x - self.floored), self._log_tail(self.most - x)
         return np.where(z == 0, below, np.where(z == self.most, above, inside))
 
     def log_at_least(self, released: ArrayLike, counts: ArrayLike) -> Array:
-        """Logarithm of the probability of at least so much, from 1 to `most`, given the count."""
+        """The log-probability of at least this output, from 1 to `most`, given the count."""
         return self._log_tail(np.asarray(released, dtype=np.float64) - np.asarray(counts, dtype=np.float64))
 
     def _log_tail(self, noise: Array) -> Array:
-        """Logarithm of the probability that the noise is at least this."""
+        """The log-probability of at least this noise."""
         log_rest = (np.minimum(noise, 0) - 1 + self.floored) / self.scale - self._log_side
         with np.errstate(divide="ignore"):
             return np.where(noise >= 0, -noise / self.scale - self._log_side, np.log1p(-np.exp(log_rest)))
 
 
-# Noise on all cells but the last, integers between 0 and n, and the last cell by subtraction.
+# Noise on all cells except the last, truncated to the range from 0 to n, and the last cell by subtraction.
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class TruncatedNoiseMechanism(WholePosterior):
-    """Release counts plus integer noise, truncated to 0 and `n_records`; the last cell takes what is left.
+    """Release counts plus integer noise, truncated to the range from 0 to `n_records`, with a last cell by subtraction.
 
     Parameters
     ----------
     prior, n_records
-        As for every :class:`~pymc_dirdp.papers.posterior_mechanism.WholePosterior`: the model's own prior, shape (d,),
+        As for every :class:`~pymc_dirdp.papers.posterior_mechanism.WholePosterior`: the prior of the model, shape (d,),
         and the public number of records.
     scale : float
-        Scale of the noise, positive. It is rounded up to 41 binary digits, and the attribute is the number that is
-        used.
+        Scale of the noise, positive. It is rounded up to 41 binary digits, and the attribute is the rounded number.
     noise_kind : {"geometric", "laplace"}, default "geometric"
         `"geometric"`: `P[G = g]` proportional to `exp(-|g| / scale)`. `"laplace"`: Laplace noise rounded down (P4).
     total : {"fixed", "printed"}, default "fixed"
-        `"fixed"`: no cell takes more than the cells before it have left, so that the counts add up to `n_records`
-        (P4, section 7.2.2). `"printed"`: as P4, section 4.1 has it; the total may be larger (ERRATA P4.11).
+        `"fixed"`: each cell is at most the number of records minus the cells before it, so the counts add up to
+        `n_records` (P4, section 7.2.2). `"printed"`: as in P4, section 4.1. The total may be larger (ERRATA P4.11).
     adjacency : {"replace-one"}
-        Nothing else leaves the number of records public.
+        The number of records is public, so there is no other choice.
     contribution : int or Contribution, default 1
-        How many records one person holds at most; all of them may move together.
+        The maximum number of records of one person. All of them may change from one cell to another.
 
     Notes
     -----
-    Both kinds of noise are integers, drawn as such. Laplace noise rounded down is a geometric number with a fair
-    sign: `floor(x)` is g or `-1 - g` with the same probability.
+    Both kinds of noise are drawn as integers. Laplace noise rounded down is a geometric number g or `-1 - g`, with the
+    same probability.
 
-    With several records of one person the curves are those of randomised response at `contribution / scale`, as for
+    With several records of one person, the curves are those of randomised response at `contribution / scale`, as for
     :class:`pymc_dirdp.mechanisms.GeometricMechanism`.
 
-    With two categories one record changes one noisy cell, with more it changes two. So pure differential privacy needs
-    a scale of `1 / epsilon` or `2 / epsilon`. The curves are those without truncation: exact as an upper bound over all
-    numbers of records. P4's two mechanisms are :func:`pymc_dirdp.papers.p4_lap_mech` and
+    A record changes one noisy cell with two categories, and two noisy cells with more. So pure differential privacy
+    needs a scale of `1 / epsilon` or `2 / epsilon`. The curves are those without truncation, which are exact as an
+    upper bound over all numbers of records. P4's two mechanisms are :func:`pymc_dirdp.papers.p4_lap_mech` and
     :func:`pymc_dirdp.papers.p4_ilap_mech`.
 
     References
@@ -143,12 +143,12 @@ class TruncatedNoiseMechanism(WholePosterior):
         *,
         prior: ArrayLike,
         n_records: int | None = None,
-        adjacency: str = "replace-one",
+        adjacency: AdjacencyName = "replace-one",
         contribution: Contribution | int = 1,
         noise_kind: str = "geometric",
         total: str = "fixed",
     ) -> Self:
-        """The mechanism with the least noise that keeps `guarantee`, of any kind. Arguments as for the mechanism."""
+        """The mechanism with the least noise that satisfies `guarantee`. Other arguments as for the mechanism."""
         facts: dict[str, Any] = {
             "prior": prior,
             "n_records": n_records,
@@ -165,7 +165,7 @@ class TruncatedNoiseMechanism(WholePosterior):
 
     @property
     def _cells(self) -> int:
-        """How many groups of noisy cells one person changes."""
+        """The number of noisy cells that one person changes."""
         return 1 if len(self.prior) == 2 else 2
 
     @property
@@ -184,7 +184,7 @@ class TruncatedNoiseMechanism(WholePosterior):
 
     @override
     def stronger(self, factor: float) -> tuple[str, Self] | None:
-        # With more outcomes an audit does not list the distribution of each alternative.
+        # An audit lists the distribution of each alternative only if there are few outcomes.
         if (self.n_records + 1) ** (len(self.prior) - 1) >= 20_000:
             return None
         return "the same mechanism with less noise", replace(self, scale=self.scale / factor)
@@ -192,7 +192,7 @@ class TruncatedNoiseMechanism(WholePosterior):
     @override
     def _released(self, counts: Integers, source: np.random.Generator | Bits) -> Integers:
         noise = self._noise((len(counts) - 1,), source)
-        # The sums are truncated as Python's numbers: the noise may be larger than any machine integer.
+        # Sums of Python integers, because the noise may be larger than any machine integer.
         noisy = [min(max(count + x, 0), self.n_records) for count, x in zip(counts[:-1].tolist(), noise, strict=True)]
         released: Integers = self._completed(np.array([noisy], dtype=np.int64))[0]
         return released
@@ -204,16 +204,13 @@ class TruncatedNoiseMechanism(WholePosterior):
         if isinstance(source, np.random.Generator):
             floored: list[Any] = np.floor(source.laplace(0.0, self.scale, size=shape)).tolist()
             return floored
-        # If x is two-sided geometric, the one of x and -1 - x that is not negative is one-sided geometric.
+        # If x is two-sided geometric, the non-negative one of x and -1 - x is one-sided geometric.
         sizes = [max(x, -1 - x) for x in discrete_laplace(Fraction(self.scale), shape, source).tolist()]
         return [size if source.uniform(2) else -1 - size for size in sizes]
 
     @override
     def _distribution(self, counts: Integers, *, most_listed: int = 5_000_000) -> tuple[Integers, Array]:
-        """All outcomes and their probabilities.
-
-        With more outcomes than `most_listed` they are not listed; releases need no list.
-        """
+        """All outcomes and their probabilities, for at most `most_listed` outcomes. Releases need no list."""
         cells, n = len(counts) - 1, self.n_records
         if (n + 1) ** cells > most_listed:
             raise UnattainableError(
@@ -227,7 +224,7 @@ class TruncatedNoiseMechanism(WholePosterior):
 
     @property
     def _cell(self) -> TruncatedCell:
-        """The distribution of every cell but the last before the total is fixed."""
+        """The distribution of every cell except the last, before the total is fixed."""
         return TruncatedCell(self.scale, self.noise_kind == "laplace", self.n_records)
 
     @override
@@ -245,34 +242,34 @@ class TruncatedNoiseMechanism(WholePosterior):
         return [RowLikelihood(cell_loglik, np.zeros_like, smooth=True)]
 
     def _full(self, released: Integers) -> Integers:
-        """The place of the first cell that took at most what was left; the last place if there is none before it."""
+        """The index of the first cell at which the total is reached; that of the last cell if there is none before."""
         before = released[..., :-1]
         at_total = np.cumsum(before, axis=-1) >= (self.n_records if self.total == "fixed" else np.inf)
         return np.where(at_total.any(axis=-1), at_total.argmax(axis=-1), before.shape[-1])
 
     def _log_factors(self, counts: Array, z: Integers, places: Integers, full: Integers) -> Array:
-        """The factors of cells. Behind a full cell, and in the last one, nothing depends on the noise."""
+        """The factors of cells. Cells after a full cell, and the last cell, do not depend on the noise."""
         known = np.where(places < full, self._cell.log_pmf(z, counts), 0.0)
         cut = (places == full) & (full < len(self.prior) - 1)
         return np.where(cut, self._cell.log_at_least(z, counts), known)
 
     @override
     def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
-        # As printed, the counts may add up to more.
+        # As printed, the sum of the counts may be larger.
         return super().published_totals(output if self.total == "fixed" else np.array([self.n_records]))
 
     @override
     def _released_table(self, output: Array) -> Integers:
         released = super()._released_table(output)
         if not self._is_completed(released):
-            raise ArgumentError("The last cell of this output is not what its mechanism makes of the cells before it.")
+            raise ArgumentError("The last cell of this output does not follow from the cells before it.")
         return released
 
     def _is_completed(self, released: NDArray[Any]) -> bool:
         return np.array_equal(self._completed(released[None, :-1].astype(np.int64))[0], released)
 
     def _completed(self, noisy: Integers) -> Integers:
-        """The noisy cells truncated, and the last cell. Shape (m, d - 1) to (m, d)."""
+        """Truncated noisy cells and the last cell, from shape (m, d - 1) to (m, d)."""
         n = self.n_records
         cells = np.clip(noisy, 0, n)
         if self.total == "fixed":
@@ -283,9 +280,9 @@ class TruncatedNoiseMechanism(WholePosterior):
 @final
 @dataclass(frozen=True)
 class _FlooredLaplace(LossCurves):
-    """Laplace noise of scale `1 / u` rounded down, and the same one step away, in one cell or in two.
+    """Laplace noise of scale `1 / u` rounded down, and the same noise shifted by 1, in one cell or in two.
 
-    The loss of a cell is `u` with probability 1/2, 0 with `(1 - q) / 2`, and `-u` with `q / 2`, where `q = exp(-u)`.
+    With `q = exp(-u)`, the loss of a cell is `u` with probability 1/2, 0 with `(1 - q) / 2`, and `-u` with `q / 2`.
     """
 
     u: float
@@ -304,7 +301,7 @@ class _FlooredLaplace(LossCurves):
             return self.cells * self.u * -math.expm1(-self.u) / 2
         s = (order - 1) * self.u
         if s > 1:
-            # The factor exp(s) / 2 is taken out.
+            # Without the factor exp(s) / 2.
             rest = -math.expm1(-self.u) * math.exp(-s) + math.exp(-self.u - 2 * s)
             return min(self.cells * (s + math.log1p(rest) - math.log(2)) / (order - 1), self.pure_epsilon)
         excess = -math.expm1(s) * math.expm1(-self.u - s) / 2
@@ -312,7 +309,7 @@ class _FlooredLaplace(LossCurves):
 
     @override
     def _rho(self, omega: float) -> float:
-        """From above: the Kullback-Leibler divergence of the noise before it is rounded (Theory, Theorem 7)."""
+        """An upper bound, the Kullback-Leibler divergence of the noise before rounding (Theory, Theorem 7)."""
         return self.cells * (self.u + math.expm1(-self.u))
 
     @override

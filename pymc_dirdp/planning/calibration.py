@@ -12,7 +12,7 @@ from scipy.special import polygamma
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, integer, one_of, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.literals import DrawObjective, options_of
+from pymc_dirdp.literals import AdjacencyName, DrawObjective, options_of
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.registry import STRATEGIES
 from pymc_dirdp.numerics.roots import largest_satisfying, last_safe, log_ratio_to_budget
@@ -39,7 +39,7 @@ class Boundary:
         self,
         guarantee: Guarantee,
         prior: Array,
-        adjacency: str,
+        adjacency: AdjacencyName,
         min_count: float,
         contribution: Contribution,
         n_records: int | None = None,
@@ -172,7 +172,7 @@ def calibrate_dirichlet(
     *,
     prior: ArrayLike,
     n_records: int | None = None,
-    adjacency: str = "replace-one",
+    adjacency: AdjacencyName = "replace-one",
     strategy: str = "optimal",
     objective: str = "posterior",
     min_count: float = 0.0,
@@ -242,7 +242,9 @@ def calibrate_dirichlet(
     return _verified(mechanism, guarantee)
 
 
-def untouched(prior: Array, *, adjacency: str, min_count: float, contribution: Contribution) -> DirichletMechanism:
+def untouched(
+    prior: Array, *, adjacency: AdjacencyName, min_count: float, contribution: Contribution
+) -> DirichletMechanism:
     """The model's own posterior as it is, for a table of one category, of which it says nothing: shape `(..., 1)`."""
     return DirichletMechanism(prior, 1.0, adjacency=adjacency, min_count=min_count, contribution=contribution)
 
@@ -319,7 +321,7 @@ def p1_theorem_1_concentration(
 
 
 def _algorithm_1(
-    guarantee: Guarantee, shape: tuple[int, ...], adjacency: str, min_count: float, contribution: Contribution
+    guarantee: Guarantee, shape: tuple[int, ...], adjacency: AdjacencyName, min_count: float, contribution: Contribution
 ) -> DirichletMechanism:
     order = guarantee.fixed.get("order")
     if order is None:

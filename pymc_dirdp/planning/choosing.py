@@ -16,6 +16,7 @@ from typing import Any, final
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least
 from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError, UnsupportedModelError
+from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.mechanisms.registry import MEASURES, Dirichlet, Marginals, by_kind, noises
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.planning.allocation import allocate
@@ -124,7 +125,7 @@ class Terms:
     """
 
     groups: Sequence[tuple[str, ...]]
-    adjacency: str = "replace-one"
+    adjacency: AdjacencyName = "replace-one"
     public_totals: bool = False
     draws: int = 1
     before: Sequence[tuple[PrivacyCurves, int]] = ()
@@ -166,7 +167,7 @@ def of_kind(
     *,
     prior: Array,
     n_records: int | None,
-    adjacency: str,
+    adjacency: AdjacencyName,
     contribution: Contribution | int = 1,
     public_totals: bool = False,
     **strategy: Any,

@@ -8,6 +8,7 @@ from typing import Any, final
 
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError, type_name
+from pymc_dirdp.literals import AdjacencyName, CountNoise, MarginalsNoise
 from pymc_dirdp.mechanisms.marginals import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.noise import LEAST, MOST, Noise
 from pymc_dirdp.mechanisms.noisy_counts import marginal_curves
@@ -145,13 +146,13 @@ class Protected:
         The shape of each table; needed where the records lie in certain rows.
     """
 
-    adjacency: str
+    adjacency: AdjacencyName
     records: Mapping[str, int | Contribution]
     public_totals: bool
     before: tuple[tuple[PrivacyCurves, int], ...] = ()
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def kind(self, noise: str) -> type[MarginalsMechanism]:
+    def kind(self, noise: CountNoise) -> type[MarginalsMechanism]:
         """The class of the mechanisms with this kind of noise."""
         anywhere = all(set(Contribution.of(entry).axes) <= {"any"} for entry in self.records.values())
         summed = noise == "geometric" and self.public_totals and anywhere
@@ -161,7 +162,7 @@ class Protected:
         """Whether a marginal is the same for all neighbours, so that it loses nothing."""
         return Contribution.of(self.records[marginal.table]).fixes_marginal(marginal.axes, self.adjacency)
 
-    def noise(self, marginal: Marginal, noise: str, parameter: float) -> Noise:
+    def noise(self, marginal: Marginal, noise: CountNoise, parameter: float) -> Noise:
         """That of one marginal."""
         return self.kind(noise).noise_of(noise, parameter, marginal.cells)
 
@@ -256,12 +257,12 @@ def choose_noise(
     marginals: Sequence[Marginal],
     people: Protected,
     *,
-    noise: str,
+    noise: MarginalsNoise,
     weights: Mapping[Any, float] | None,
     n_records: int | None,
     target: str | None = None,
     rough: float = 1e-2,
-) -> tuple[str, list[float]]:
+) -> tuple[CountNoise, list[float]]:
     """The kind of noise, and its parameter for each marginal, with the least error that satisfy a guarantee together.
 
     Parameters
@@ -283,7 +284,7 @@ def choose_noise(
     """
     one_of(("auto", *NOISES), noise=noise)
 
-    def roughly(kind: str) -> tuple[list[float], list[float]]:
+    def roughly(kind: CountNoise) -> tuple[list[float], list[float]]:
         """The weights, which depend on the size of the noise, and about the noise that they lead to."""
         equal = _least_noise(guarantee, marginals, people, kind, [1.0] * len(marginals), rtol=rough)
         sd = people.noise(marginals[0], kind, equal[0]).sd
@@ -307,7 +308,9 @@ def choose_noise(
     )
 
 
-def _log_variance(marginals: Sequence[Marginal], people: Protected, kind: str, parameters: Sequence[float]) -> float:
+def _log_variance(
+    marginals: Sequence[Marginal], people: Protected, kind: CountNoise, parameters: Sequence[float]
+) -> float:
     """The sum over marginals of the logarithm of what the noise leaves of a cell's variance once the total is known."""
     # Independent noise is freed of its mean where the total is public; noise that adds up to 0 has none.
     freed = people.public_totals and not people.kind(kind).needs_public_totals
@@ -322,7 +325,7 @@ def _least_noise(
     guarantee: Guarantee,
     marginals: Sequence[Marginal],
     people: Protected,
-    kind: str,
+    kind: CountNoise,
     weights: Sequence[float],
     **search: float,
 ) -> list[float]:
@@ -364,7 +367,11 @@ def _least_noise(
 
 
 def by_table(
-    marginals: Sequence[Marginal], noise: str, parameters: Sequence[float], people: Protected, priors: Mapping[str, Any]
+    marginals: Sequence[Marginal],
+    noise: CountNoise,
+    parameters: Sequence[float],
+    people: Protected,
+    priors: Mapping[str, Any],
 ) -> dict[str, MarginalsMechanism]:
     """The mechanism of each table, with its own marginals.
 

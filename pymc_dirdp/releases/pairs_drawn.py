@@ -81,7 +81,7 @@ def plan_of_pairs(guarantee: Guarantee, model: pm.Model, *, progressbar: bool = 
     lengths = [len(labels) for labels in wide.labels.values()]
     with Bar(1, "plan", shown=progressbar):
         mechanism = PairsMechanism.for_guarantee(
-            guarantee, lengths, adjacency=people.adjacency, contribution=contribution or 1, before=before
+            guarantee, lengths, adjacency=options.adjacency, contribution=contribution or 1, before=before
         )
     n_records = _n_records(model, options.n_records, is_public=people.n_records_is_public)
     warn_if_weak(guarantee, n_records)

@@ -15,7 +15,7 @@ import pymc as pm
 
 from pymc_dirdp.checks import MAX_RECORDS, integer, mapping_of_names, one_of, positive, refuse_unknown
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name, warn
-from pymc_dirdp.literals import AdjacencyName, MechanismName, NoiseName, Objective, SamplerName
+from pymc_dirdp.literals import AdjacencyName, MechanismName, NoiseName, Objective, Sampler
 from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.registry import Dirichlet, Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -64,7 +64,7 @@ class Planning(Sampling, total=False):
 
     objective: Objective
     released_draws: int
-    sampler: SamplerName
+    sampler: Sampler
     min_count: float
     weights: Mapping[str, float] | None
     after: PrivateChoice | Sequence[PrivateChoice] | None
@@ -132,7 +132,7 @@ class Options(MechanismOptions):
     unit: Unit | None = None
     contribution: int | None = None
     public: Iterable[str] | bool = ()
-    sampler: SamplerName = "exact"
+    sampler: Sampler = "exact"
     weights: Mapping[str, float] | None = None
     after: PrivateChoice | Sequence[PrivateChoice] | None = None
     disjoint: Iterable[Iterable[str]] | None = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, override
 
 from pymc_dirdp.checks import MAX_RECORDS, at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.literals import AdjacencyName, Sampler
 from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.registry import STRATEGIES, by_class_name
@@ -90,7 +91,7 @@ class PlannedTable(WithLayout):
         return type(self.mechanism).__name__
 
     @classmethod
-    def of_facts(cls, facts: Mapping[str, Any], adjacency: str) -> Self:
+    def of_facts(cls, facts: Mapping[str, Any], adjacency: AdjacencyName) -> Self:
         """The table with these facts, in a plan for this relation. Raises any of several errors if it is invalid."""
         fields = fields_of(cls, facts, without=("mechanism",))
         table, name = fields["table"], facts["mechanism"]
@@ -140,7 +141,7 @@ class PublicPlan(RebuiltOnCopy, WithLayout, Text):
         return self.privacy_unit.protected
 
     @property
-    def adjacency(self) -> str:
+    def adjacency(self) -> AdjacencyName:
         """The relation between neighbouring data sets."""
         return self.unit_options.adjacency
 
@@ -236,7 +237,7 @@ class Plan(PublicPlan):
     strategy: str
     objective: str
     released_draws: int
-    sampler: str
+    sampler: Sampler
     min_count: float
     library_version: str = field(default_factory=library_version)
     after: tuple[PrivateChoice, ...] = ()

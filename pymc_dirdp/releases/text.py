@@ -103,4 +103,4 @@ def _output(facts: Mapping[str, Any], part: PlannedTable, draws: int, *, most_sh
     if draws * math.prod(part.table.shape) > most_shares:
         raise ArgumentError(f"it has more than {most_shares} shares in all its draws.")
     with error_location(f"the output of {shown(name)}"):
-        return part.mechanism.read_output(facts[name], name, draws=draws, of_success=part.table.family == "beta")
+        return part.mechanism.read_output(facts[name], name, n=draws, of_success=part.table.family == "beta")

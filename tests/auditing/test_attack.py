@@ -83,7 +83,7 @@ def test_mutant_alpha_too_small_by_the_setter_bug():
     # A black box says the same, with a discriminant that is learned.
     rng = np.random.default_rng(3)
     n, pair = 30_000, mutant.worst_neighbours()
-    pools = {z.tobytes(): iter(mutant.sample(z, draws=n, sampler="fast", random_seed=rng)) for z in pair}
+    pools = {z.tobytes(): iter(mutant.sample(z, released_draws=n, sampler="fast", random_seed=rng)) for z in pair}
     found = audit(lambda z: next(pools[z.tobytes()]), pair=pair, claim=claim, n=n - 500, random_seed=1)
     assert found.verdict == "refuted"
 
@@ -208,7 +208,8 @@ def test_a_black_box_that_claims_to_be_a_mechanism_is_compared_with_its_curve(fa
     right, n = dirdp.mechanisms.DirichletMechanism(FLAT, 0.3), 50_000
     drawn, rng = dirdp.mechanisms.DirichletMechanism(FLAT, factor * 0.3), np.random.default_rng(2)
     pools = {
-        z.tobytes(): iter(drawn.sample(z, draws=n, sampler="fast", random_seed=rng)) for z in right.worst_neighbours()
+        z.tobytes(): iter(drawn.sample(z, released_draws=n, sampler="fast", random_seed=rng))
+        for z in right.worst_neighbours()
     }
     found = audit(lambda counts: next(pools[counts.tobytes()]), claim=right, n=n - 500, random_seed=1)
     assert found.verdict == verdict

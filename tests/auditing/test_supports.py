@@ -43,7 +43,7 @@ def published(how, probability, n, seed):
     mechanism, rng = dirdp.mechanisms.DirichletMechanism(np.ones(3), 0.08), np.random.default_rng(seed)
     pools = {}
     for z in PAIR:
-        pool = mechanism.sample(z, draws=n, sampler="fast", random_seed=rng)
+        pool = mechanism.sample(z, released_draws=n, sampler="fast", random_seed=rng)
         pool[rng.random(n) < probability] = how(z)
         pools[z.tobytes()] = iter(pool)
     return lambda z: next(pools[z.tobytes()])

@@ -153,7 +153,7 @@ def test_the_expected_divergence_of_a_table_is_the_mean_over_its_draws():
     """Oracles: 20,000 draws; by hand, where one row has no record; and `DrawError` row by row."""
     counts, mechanism = np.array([[108, 286, 71, 127], [0, 0, 0, 0], [3, 0, 1, 0]]), np.full((3, 4), 2.0)
     u = 0.2 * counts + mechanism
-    y = DirichletMechanism(mechanism, 0.2).sample(counts, draws=20_000, sampler="fast", random_seed=1)
+    y = DirichletMechanism(mechanism, 0.2).sample(counts, released_draws=20_000, sampler="fast", random_seed=1)
     of_draws = kl_of_draws(counts, y)
     expected = float(by_size(counts, expected_kl(frequencies(counts), u)))
     assert of_draws.mean() == pytest.approx(expected, abs=5 * of_draws.std() / np.sqrt(len(y)))

@@ -27,7 +27,7 @@ def geometric(prior, counts, adjacency):
 
 def draws(prior, counts, adjacency):
     mechanism = DirichletMechanism(prior + 0.3, 0.8, adjacency=adjacency)
-    return mechanism, mechanism.sample(counts, draws=2, steps=300, random_seed=5), {"steps": 300}
+    return mechanism, mechanism.sample(counts, released_draws=2, steps=300, random_seed=5), {"steps": 300}
 
 
 def fast_draw(prior, counts, adjacency):

@@ -102,10 +102,10 @@ def output_of(mechanism, options, draws, seed):
     """By the mechanism's own methods."""
     given = {name: options[name] for name in ("sampler", "steps") if name in options}
     if mechanism is SIMPLEX:
-        return mechanism.sample(X / N, protected=[0, 1], draws=draws, random_seed=seed, **given)
+        return mechanism.sample(X / N, protected=[0, 1], released_draws=draws, random_seed=seed, **given)
     if mechanism.output_kind.releases_for(2) == 1:
         return np.stack([mechanism.release(X, random_seed=seed + i) for i in range(draws)])
-    return mechanism.sample(X, draws=draws, random_seed=seed, **given)
+    return mechanism.sample(X, released_draws=draws, random_seed=seed, **given)
 
 
 def every_table(least=0, d=3):

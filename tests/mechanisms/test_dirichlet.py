@@ -23,7 +23,7 @@ MECHANISMS = [
 def test_the_distribution_of_a_component_is_beta(scale):
     """Two-sided: the true distribution passes at 1e-6, r off by 30 per cent does not."""
     mechanism = DirichletMechanism([1, 2, 0.5, 1], 0.5)
-    y = mechanism.sample(COUNTS, draws=20_000, sampler="fast", random_seed=7)
+    y = mechanism.sample(COUNTS, released_draws=20_000, sampler="fast", random_seed=7)
     u = scale * 0.5 * COUNTS + mechanism.alpha
     p_value = stats.kstest(y[:, 2], stats.beta(u[2], u.sum() - u[2]).cdf).pvalue
     assert (p_value > 1e-6) == (scale == 1.0)
@@ -44,7 +44,7 @@ def test_the_distribution_at_a_tiny_prior():
 
 def test_the_distribution_at_huge_counts():
     x = np.array([10**9, 3 * 10**9])
-    y = DirichletMechanism([1, 1], 1.0).sample(x, draws=20_000, sampler="fast", random_seed=3)
+    y = DirichletMechanism([1, 1], 1.0).sample(x, released_draws=20_000, sampler="fast", random_seed=3)
     z = (y[:, 0] - 0.25) / np.sqrt(0.25 * 0.75 / 4e9)
     assert stats.kstest(z, "norm").pvalue > 1e-6
     assert stats.kstest(z / 0.85, "norm").pvalue < 1e-6
@@ -55,7 +55,7 @@ def test_a_tiny_prior_ends_on_the_grid(sampler):
     """The share of draws whose smaller component is the least that there is: 2 P[c = 0], or P[-log y > log 2**33]."""
     a, steps = 0.02, 200
     options = {"steps": steps} if sampler == "exact" else {}
-    y = DirichletMechanism([a, a], 1.0).sample([0, 0], draws=5000, sampler=sampler, random_seed=4, **options)
+    y = DirichletMechanism([a, a], 1.0).sample([0, 0], released_draws=5000, sampler=sampler, random_seed=4, **options)
     least = stats.betabinom(steps, a, a).pmf(0) if sampler == "exact" else stats.beta(a, a).cdf(2.0**-33)
     share = np.mean(y.min(axis=1) < (1 / (2 * steps + 1) if sampler == "exact" else 2.0**-32))
     assert abs(share - 2 * least) < 5 * np.sqrt(2 * least * (1 - 2 * least) / 5000)
@@ -70,7 +70,9 @@ def test_exact_is_the_default():
 
 
 def test_rows_and_draws_are_independent():
-    y = DirichletMechanism(np.ones((2, 3)), 0.1).sample(np.full((2, 3), 5), draws=20_000, sampler="fast", random_seed=1)
+    y = DirichletMechanism(np.ones((2, 3)), 0.1).sample(
+        np.full((2, 3), 5), released_draws=20_000, sampler="fast", random_seed=1
+    )
     assert y.shape == (20_000, 2, 3)
     assert abs(np.corrcoef(y[:, 0, 0], y[:, 1, 0])[0, 1]) < 5 / np.sqrt(20_000)
     assert abs(np.corrcoef(y[1:, 0, 0], y[:-1, 0, 0])[0, 1]) < 5 / np.sqrt(20_000)
@@ -81,7 +83,7 @@ def test_entropy_is_new_for_every_call():
 
 
 def test_no_records_is_a_draw_from_the_private_prior():
-    y = DirichletMechanism([2, 3], 0.5).sample([0, 0], draws=5000, sampler="fast", random_seed=2)
+    y = DirichletMechanism([2, 3], 0.5).sample([0, 0], released_draws=5000, sampler="fast", random_seed=2)
     assert stats.kstest(y[:, 0], stats.beta(2, 3).cdf).pvalue > 1e-6
 
 

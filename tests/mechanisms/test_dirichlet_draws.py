@@ -11,7 +11,7 @@ X, Y = np.array([2.0, 1.0, 4.0]), np.array([1.0, 2.0, 4.0])
 
 def test_dirichlet_ratios_are_those_of_the_densities():
     mechanism = dirdp.mechanisms.DirichletMechanism([0.5, 1.0, 2.0], 0.3)
-    draws = mechanism.sample(X, draws=20, sampler="fast", random_seed=1)
+    draws = mechanism.sample(X, released_draws=20, sampler="fast", random_seed=1)
     expected = [
         dirichlet.logpdf(p / p.sum(), mechanism.concentration(X))
         - dirichlet.logpdf(p / p.sum(), mechanism.concentration(Y))
@@ -54,7 +54,7 @@ def test_outputs_that_no_mechanism_gives_do_no_harm():
 def test_the_counts_of_an_urn_have_the_distribution_of_the_likelihood_and_lie_on_its_grid():
     counts, n, grid = np.array([4, 1]), 20_000, positive_frequencies(np.array([[i, 6 - i] for i in range(7)]), 6)
     mechanism, other = (dirdp.mechanisms.DirichletMechanism([1.0, 0.5], r) for r in (0.7, 0.9))
-    draws = mechanism.sample(counts, draws=n, steps=6, random_seed=5)
+    draws = mechanism.sample(counts, released_draws=n, steps=6, random_seed=5)
     seen = np.bincount(np.rint(((2 * 6 + 2) * draws[:, 0] - 1) / 2).astype(int), minlength=7)
     distribution, wrong = (np.exp(one.log_likelihood(grid, counts, steps=6)) for one in (mechanism, other))
     assert chisquare(seen, n * distribution / distribution.sum()).pvalue > 1e-6

@@ -13,7 +13,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
-from pymc_dirdp.papers.posterior_mechanism import drawn_from, whole_weights
+from pymc_dirdp.papers.posterior_mechanism import drawn_from, integer_weights
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 from pymc_dirdp.privacy.people import Contribution
@@ -30,7 +30,7 @@ def test_a_tight_guarantee_adds_huge_noise(epsilon, sampler):
     assert not np.any(released == counts)
     assert 0.2 / epsilon < np.abs(released).mean() < 20 / epsilon
     assert mechanism.pure_epsilon <= epsilon
-    drawn = mechanism.sample(counts, draws=3, sampler=sampler)
+    drawn = mechanism.sample(counts, released_draws=3, sampler=sampler)
     assert np.all(np.isfinite(drawn))
 
 
@@ -112,7 +112,7 @@ def test_every_data_set_reaches_the_same_outputs(name):
     for counts in tables(mechanism):
         outcomes, distribution = mechanism.distribution(counts)
         if isinstance(mechanism, HellingerMechanism):
-            assert min(whole_weights(distribution)) >= 2**50
+            assert min(integer_weights(distribution)) >= 2**50
             distribution = np.ones(len(distribution))
         reachable.add(frozenset(tuple(row) for row, p in zip(outcomes.tolist(), distribution, strict=True) if p > 0))
     assert len(reachable) == 1
@@ -146,7 +146,7 @@ def test_exact_releases_follow_the_distribution(name):
 
 def test_weights_keep_the_loss_and_hide_what_is_impossible():
     p, q = np.array([0.7, 0.3 - 1e-25, 1e-25, 0.0]), np.array([0.3, 0.7 - 1e-25, 0.0, 1e-25])
-    first, second = whole_weights(p), whole_weights(q)
+    first, second = integer_weights(p), integer_weights(q)
     losses = [math.log(Fraction(a, sum(first)) / Fraction(b, sum(second))) for a, b in zip(first, second, strict=True)]
     assert max(map(abs, losses)) <= math.log(7 / 3) + 1e-12
     assert first[2] == second[3] > 0

@@ -41,7 +41,7 @@ def test_calibration_is_safe_and_tight(cls, target, adjacency):
 
 @pytest.mark.parametrize("mechanism", BOTH)
 def test_draws_come_from_one_noisy_table(mechanism):
-    draws = mechanism.sample(COUNTS, draws=20_000, sampler="fast", random_seed=4)
+    draws = mechanism.sample(COUNTS, released_draws=20_000, sampler="fast", random_seed=4)
     assert draws.shape == (20_000, 4)
     noisy = np.maximum(mechanism.release(COUNTS, sampler="fast", random_seed=4), 0) + mechanism.noise_sd / 4 + 1
     distribution = stats.beta(noisy[0], noisy[1:].sum())
@@ -66,7 +66,7 @@ def test_objects_are_frozen_comparable_and_public():
 
 def test_the_prior_is_part_of_the_draw_and_not_of_the_estimate():
     mechanism = DiscreteGaussianMechanism([500.0, 100.0], 0.1)
-    draws = mechanism.sample([0, 0], draws=2000, random_seed=8)
+    draws = mechanism.sample([0, 0], released_draws=2000, random_seed=8)
     assert draws[:, 0].mean() == pytest.approx(5 / 6, abs=0.005)
     assert mechanism.estimate([300, 700], random_seed=8)[0] == pytest.approx(0.3, abs=0.005)
 

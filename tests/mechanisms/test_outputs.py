@@ -26,7 +26,7 @@ MECHANISMS = [
 def test_an_output_is_read_back_from_its_facts_and_can_come_from_its_mechanism(mechanism, draws):
     output = mechanism.draw(TABLE, draws, sampler="fast", random_seed=7, n_records=80)
     assert type(output) is mechanism.output_kind
-    back = mechanism.read_output(output.to_dict(), "p", draws=draws, of_success=False)
+    back = mechanism.read_output(output.to_dict(), "p", n=draws, of_success=False)
     assert type(back) is type(output)
     assert to_builtin(back.to_dict()) == to_builtin(output.to_dict())
     np.testing.assert_array_equal(back.values, output.values)
@@ -48,7 +48,7 @@ def test_an_output_is_read_back_from_its_facts_and_can_come_from_its_mechanism(m
             name: values.ndim for name, values in output.published.items()
         }
     with pytest.raises(ArgumentError, match="one finite number for each cell"):
-        mechanism.read_output({name: [1.0] for name in output.to_dict()}, "p", draws=draws, of_success=False)
+        mechanism.read_output({name: [1.0] for name in output.to_dict()}, "p", n=draws, of_success=False)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[1:], ids=lambda one: type(one).__name__)
@@ -59,7 +59,7 @@ def test_noisy_counts_that_are_no_integers_are_off_the_exact_grid(mechanism):
         changed = values.copy()
         changed.flat[0] += 0.5
         facts = output.to_dict() | {name: changed.tolist()}
-        back = mechanism.read_output(facts, "p", draws=1, of_success=False)
+        back = mechanism.read_output(facts, "p", n=1, of_success=False)
         problems = list(mechanism.problems(back, "exact", 80))
         assert "a number is not on the grid of the exact sampler" in problems
 

@@ -67,7 +67,7 @@ def test_arguments_and_the_text_of_the_object():
         assert caught.value.__context__ is None
     with pytest.raises(ArgumentError, match="row_records"):
         cell_errors(mechanism, 0, row_records=0)
-    with pytest.raises(ArgumentError, match="GeometricMechanism draws from no tempered posterior"):
+    with pytest.raises(ArgumentError, match="GeometricMechanism does not draw from a tempered posterior"):
         cell_errors(dirdp.mechanisms.GeometricMechanism([1, 1], 2.0), 3, row_records=10)
-    with pytest.raises(ArgumentError, match="no tempered posterior"):
+    with pytest.raises(ArgumentError, match="not draw from a tempered posterior"):
         cell_errors("dirichlet", 3, row_records=10)

@@ -227,8 +227,8 @@ def test_what_p4_claims_and_what_is_true():
 
 def test_draws_and_estimates_are_those_of_one_release():
     mechanism = HellingerMechanism([1, 1], 40, 2.0)
-    assert mechanism.sample([30, 10], draws=3, random_seed=2).shape == (3, 2)
-    np.testing.assert_allclose(mechanism.sample([30, 10], draws=3, random_seed=2).sum(axis=1), 1)
+    assert mechanism.sample([30, 10], released_draws=3, random_seed=2).shape == (3, 2)
+    np.testing.assert_allclose(mechanism.sample([30, 10], released_draws=3, random_seed=2).sum(axis=1), 1)
     released = mechanism.release([30, 10], random_seed=3)
     np.testing.assert_array_equal(mechanism.estimate([30, 10], random_seed=3), released / 40)
 

@@ -52,7 +52,7 @@ def test_calibration_is_safe_and_tight(guarantee):
 
 
 def test_what_cannot_be_reached():
-    with pytest.raises(UnattainableError, match="Raise eta, lower b"):
+    with pytest.raises(UnattainableError, match="Raise eta, or lower b"):
         SimplexMechanism.for_guarantee(ApproxDP(epsilon=0.1, delta=1e-6), domain())
     with pytest.raises(UnattainableError, match="unbounded"):
         SimplexMechanism.for_guarantee(PureDP(epsilon=1.0), domain())
@@ -62,7 +62,7 @@ def test_what_cannot_be_reached():
 
 def test_moments_are_those_of_proposition_1():
     mechanism = SimplexMechanism(24, domain())
-    draws = mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1], draws=100_000, sampler="fast", random_seed=7)
+    draws = mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1], released_draws=100_000, sampler="fast", random_seed=7)
     np.testing.assert_allclose(draws.mean(axis=0), [0.2, 0.3, 0.5], atol=0.002)
     for i, p in enumerate((0.2, 0.3, 0.5)):
         assert draws[:, i].var() == pytest.approx(mechanism.variance(p), rel=0.03)
@@ -111,7 +111,7 @@ def test_a_sum_that_misses_1_by_more_than_rounding_is_refused(miss):
         tiny.sample(neighbour, protected=[0, 1])
     assert "0.3" not in str(raised.value)
     # What it hid: a loss of a thousand records, where the mechanism guarantees about half of one.
-    draws = tiny.sample(p, protected=[0, 1], draws=9, sampler="fast", random_seed=2)
+    draws = tiny.sample(p, protected=[0, 1], released_draws=9, sampler="fast", random_seed=2)
     ratio = tiny.log_likelihood_ratio(draws, p, p + [5e-13, -5e-13 + 9e-10, 0])
     assert np.abs(ratio).max() > 3 * tiny.epsilon(1e-6)
 
@@ -126,7 +126,7 @@ def test_every_vector_that_was_divided_by_its_sum_is_taken():
 
 
 def test_domains_that_hold_nothing():
-    with pytest.raises(ArgumentError, match="leave nothing to move"):
+    with pytest.raises(ArgumentError, match="leave no room for a change"):
         domain(5, 0.19, 0.05)
     with pytest.raises(ArgumentError, match="at most 1"):
         domain(b=1.5)
@@ -142,7 +142,7 @@ def test_objects_are_frozen_and_pickle():
 
 def test_exact_draws_have_the_moments_and_every_output_is_positive():
     mechanism = SimplexMechanism(24, domain())
-    draws = mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1], draws=4000, steps=400, random_seed=7)
+    draws = mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1], released_draws=4000, steps=400, random_seed=7)
     np.testing.assert_allclose(draws.sum(axis=1), 1)
     # The grid is (2 count + 1) / (2 steps + 3), for any secret.
     odd = draws * (2 * 400 + 3)
@@ -182,7 +182,7 @@ def test_calibration_leaves_a_marginal_for_rounding():
 
 @pytest.mark.parametrize("guarantee", [PureDP(epsilon=2.0), ZeroCDP(rho=0.5)], ids=str)
 def test_a_draw_keeps_no_bound_on_its_largest_loss(guarantee):
-    with pytest.raises(UnattainableError, match="No continuous Dirichlet draw keeps"):
+    with pytest.raises(UnattainableError, match="No continuous Dirichlet draw satisfies"):
         SimplexMechanism.for_guarantee(guarantee, domain(b=0.1))
 
 

@@ -74,7 +74,7 @@ def test_two_tables_do_not_share_their_bits():
 def test_the_distribution_of_a_cell_is_beta_binomial_and_the_test_has_power(adjacency):
     mechanism = dirdp.mechanisms.DirichletMechanism([1.0, 0.5, 2.0], 0.3, adjacency=adjacency)
     counts, steps, draws = np.array([6, 1, 9]), 12, 40_000
-    y = mechanism.sample(counts, draws=draws, sampler="exact", steps=steps, random_seed=3)
+    y = mechanism.sample(counts, released_draws=draws, sampler="exact", steps=steps, random_seed=3)
     seen = np.bincount(urn_counts(y, steps)[:, 0], minlength=steps + 1)
 
     def statistic(r):

@@ -74,7 +74,7 @@ def test_every_neighbour_has_the_same_output():
     mechanism = dirdp.mechanisms.DirichletMechanism([[1.0], [0.5]], 0.3)
     for counts in ([[0], [0]], [[1], [0]], [[0], [10**7]]):
         for sampler in ("exact", "fast"):
-            assert np.all(mechanism.sample(counts, draws=3, sampler=sampler) == 1.0)
+            assert np.all(mechanism.sample(counts, released_draws=3, sampler=sampler) == 1.0)
         for row in mechanism.row_likelihoods(np.ones((2, 1))):
             assert np.all(row.cell_loglik(np.array([0.0, 1.0, 7.0]), np.array(0)) == 0.0)
             assert np.all(row.total_loglik(np.array([0.0, 1.0, 7.0])) == 0.0)

@@ -44,16 +44,16 @@ def old(counts, draws, rng):
 
 
 def fast(counts, draws, rng):
-    return DirichletMechanism(ALPHA, R).sample(counts, draws=draws, sampler="fast", random_seed=rng)
+    return DirichletMechanism(ALPHA, R).sample(counts, released_draws=draws, sampler="fast", random_seed=rng)
 
 
 def fast_above_one(counts, draws, rng):
-    return DirichletMechanism(LARGE, LARGE_R).sample(counts, draws=draws, sampler="fast", random_seed=rng)
+    return DirichletMechanism(LARGE, LARGE_R).sample(counts, released_draws=draws, sampler="fast", random_seed=rng)
 
 
 def exact(counts, draws, rng):
     # Few steps, so that many releases can be looked at; the map behind them is the same for any number.
-    return DirichletMechanism(ALPHA, R).sample(counts, draws=draws, steps=50, random_seed=rng)
+    return DirichletMechanism(ALPHA, R).sample(counts, released_draws=draws, steps=50, random_seed=rng)
 
 
 @pytest.mark.parametrize(("sampler", "draws"), [(old, 200), (fast, 3500), (fast_above_one, 3500), (exact, 400)])
@@ -210,6 +210,6 @@ def test_a_draw_leaves_the_counts_as_they_are(kind):
     counts = np.arange(6, dtype=kind)
     mechanism = DirichletMechanism(np.ones(6), 0.5)
     for sampler in ("fast", "exact"):
-        mechanism.sample(counts, sampler=sampler, draws=1)
+        mechanism.sample(counts, sampler=sampler, released_draws=1)
     mechanism.concentration(counts)
     assert np.array_equal(counts, np.arange(6))

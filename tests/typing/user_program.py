@@ -125,7 +125,7 @@ def mechanisms(counts: NDArray[np.int64]) -> None:
         assert_type(mechanism.renyi(np.array([2.0, 4.0])), float | NDArray[np.float64])
         assert_type(mechanism.satisfies(TARGET), bool)
     dirichlet = dirdp.mechanisms.DirichletMechanism(prior, 0.1)
-    assert_type(dirichlet.sample(counts, draws=2, random_seed=1), NDArray[np.float64])
+    assert_type(dirichlet.sample(counts, released_draws=2, random_seed=1), NDArray[np.float64])
 
     output = dirdp.mechanisms.MechanismOutput(dirichlet, dirichlet.sample(counts), prior=prior, n_records=20)
     assert_type(dirdp.analyse(output, 100), xr.DataTree)
