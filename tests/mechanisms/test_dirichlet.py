@@ -167,7 +167,7 @@ def test_counts_have_to_add_up_to_the_public_number_of_records():
         mechanism.sample([3, 5])
     assert "5" not in str(caught.value)
     assert mechanism.public_records(None) == 7
-    with pytest.raises(ArgumentError, match="another number"):
+    with pytest.raises(ArgumentError, match="the number of records of the mechanism"):
         mechanism.public_records(8)
     assert [table.sum() for table in mechanism.worst_neighbours()] == [7, 7]
     x, y = mechanism.worst_neighbours()
