@@ -1,4 +1,4 @@
-"""Several answers of a person as one outcome: which combinations there are, and how likely each of them is."""
+"""Several answers of a person as one outcome: all combinations and their probabilities."""
 
 import itertools
 import math
@@ -17,14 +17,14 @@ from pymc_dirdp.models.graph import Node
 @final
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """The combinations of the answers of a person to several questions, in the order of a table of them.
+    """The combinations of a person's answers to several questions, in the order of their table.
 
     Attributes
     ----------
     name : str
         The observed variable.
     values_by_question : tuple of array of int
-        For each question the values that its answer can have, by their numbers among those of all questions.
+        For each question, the values that its answer can take, as positions among the values of all questions.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Answers:
 
     @classmethod
     def from_logs(cls, name: str, logs: Sequence[NDArray[np.float64]]) -> Self:
-        """The answers that have a probability.
+        """The answers with a positive probability.
 
         Parameters
         ----------
@@ -49,7 +49,7 @@ class Answers:
         return math.prod(map(len, self.values_by_question))
 
     def labels(self, values: NDArray[np.int64]) -> tuple[str, ...]:
-        """What the combinations are called: "0,1,1"."""
+        """Labels of the combinations, such as "0,1,1"."""
         return tuple(
             ",".join(str(values[k]) for k in combination) for combination in itertools.product(*self.values_by_question)
         )
@@ -57,7 +57,7 @@ class Answers:
     def log_p(self, logs: Node) -> Node:
         """The log-probabilities of the combinations, from those of the values of each question.
 
-        Given what the log-probabilities are functions of, the answers of a person are independent.
+        Given the variables in the log-probabilities, the answers of a person are independent.
 
         Parameters
         ----------
@@ -70,12 +70,12 @@ class Answers:
         log_probs: Any = logs
         total = pt.zeros((1, 1))
         for question, values in enumerate(self.values_by_question):
-            # A question is added to all combinations of those before it, so that each sum is formed once.
+            # Add each question to all combinations of the earlier ones, so that each sum is formed once.
             total = (total[:, :, None] + log_probs[:, question, values][:, None, :]).reshape((log_probs.shape[0], -1))
         return total
 
     def codes(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """**Secret**: the combination of each person, by number.
+        """**Secret**: the number of each person's combination.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class Answers:
         Raises
         ------
         DataError
-            If some person has an answer without a probability.
+            If an answer has a probability of 0.
         """
         codes = np.zeros(len(values), dtype=np.int64)
         for answers, possible in zip(values.T, self.values_by_question, strict=True):

@@ -1,4 +1,4 @@
-"""Index maps: which cell of which array each entry of a formula is."""
+"""Index maps: which cell of which table each entry of a formula is. They are public, apart from unread codes."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -8,25 +8,22 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.models.graph import Node
 
-# Index maps: which cell of which table each entry of a tensor is. They are public, apart from codes not yet read.
-
-
 Cells = NDArray[np.int64]
 """The numbers of cells."""
 
 
 class UnreadableError(Exception):
-    """A tensor is no index map of shares. The argument says why, as a clause about the tensor."""
+    """A tensor is not an index map of shares. The argument gives the reason, as a clause about the tensor."""
 
 
 @dataclass(frozen=True)
 class Codes:
-    """An array of codes, which is data, and the axes of a tensor along which it chooses.
+    """An array of codes, which are data, and the axes of a tensor along which it chooses entries.
 
     Attributes
     ----------
     index : Variable
-        The codes, or an array whose truth values choose between entry 0 (false) and entry 1 (true).
+        The codes, or an array whose truth values choose entry 0 (false) or entry 1 (true).
     on : tuple of (int or None)
         For each axis of `index`: the axis of the tensor that it follows; None for an axis of length 1.
     truth : bool
@@ -45,17 +42,17 @@ class Codes:
 
 @dataclass(frozen=True, eq=False)
 class CellMap:
-    """Which cell each entry of a tensor is.
+    """The cell behind each entry of a tensor.
 
     The entry at `(i_0, i_1, ...)` is the cell `cells[j_0, j_1, ...]`, where `j_k` is `i_a` if `axes[k]` is the number
-    `a`, and the code of the entry if it is `Codes`. A tensor repeats itself along axes that nothing follows.
+    `a`, and the code of the entry if it is `Codes`. The tensor is constant along all other axes.
 
     Attributes
     ----------
     cells : ndarray of int64
         Numbers of cells.
     axes : tuple of (int or Codes)
-        What decides each axis of `cells`.
+        For each axis of `cells`, the axis of the tensor or the codes that it follows.
     ndim : int
         The number of axes of the tensor.
     """
@@ -70,7 +67,7 @@ class CellMap:
         return tuple(axis for axis in self.axes if isinstance(axis, Codes))
 
     def place(self, axis: int) -> int | None:
-        """The axis of `cells` that an axis of the tensor decides by position; None if none."""
+        """The axis of `cells` that follows an axis of the tensor by position; None if there is none."""
         return self.axes.index(axis) if axis in self.axes else None
 
     def chosen_along(self, axis: int) -> bool:
@@ -78,7 +75,7 @@ class CellMap:
         return any(axis in codes.on for codes in self.codes)
 
     def last(self, axis: int) -> Cells:
-        """The cells with the axis that `axis` of the tensor decides put last."""
+        """The cells, with the axis that follows `axis` of the tensor as the last one."""
         place = self.place(axis)
         assert place is not None
         return np.moveaxis(self.cells, place, -1)
@@ -86,7 +83,7 @@ class CellMap:
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """The numbers of all cells of several tables, one table after the other and each in C order.
+    """Numbers for the cells of several tables: table after table, each in C order.
 
     Attributes
     ----------
@@ -101,7 +98,7 @@ class Numbering:
 
     @property
     def starts(self) -> Cells:
-        """The number of the first cell of each table, and that after the last one."""
+        """The number of the first cell of each table, and one past the last cell."""
         return np.cumsum([0, *(int(np.prod(shape)) for shape in self.shapes)])
 
     def of_table(self, name: str) -> Cells:
@@ -114,11 +111,11 @@ class Numbering:
         return np.asarray(np.searchsorted(self.starts, cells, side="right") - 1)
 
     def ranges(self) -> list[tuple[str, int, int]]:
-        """For each table, its name, its first number and the one after its last."""
+        """For each table, its name, its first number, and one past its last number."""
         return [(name, int(a), int(b)) for name, (a, b) in zip(self.names, pairwise(self.starts), strict=True)]
 
     def names_in(self, cells: Cells) -> list[str]:
-        """The tables that hold any of these cells."""
+        """The tables that contain any of these cells."""
         return [self.names[i] for i in np.flatnonzero(np.bincount(self.table_of(cells).ravel()))]
 
     def categories(self, cells: Cells) -> Cells:
@@ -141,13 +138,13 @@ class Numbering:
         """
         if np.any(self.categories(cells) != 2):
             raise UnreadableError(
-                "is one share taken from 1: the rest are several categories together, which is no cell"
+                "is 1 minus one of several shares, which is the sum of the other categories and not a cell"
             )
         first = self.row_of(cells)
         return np.asarray(2 * first + 1 - cells)
 
     def are_rows(self, cells: Cells) -> bool:
-        """Whether each line along the last axis holds all cells of one row, each of them once."""
+        """Whether each line along the last axis contains every cell of one row exactly once."""
         first = self.row_of(cells[..., :1])
         d = self.categories(cells[..., :1])
         if np.any(d != cells.shape[-1]):

@@ -1,4 +1,4 @@
-"""What one person can add to each table: from the axes of the model, and through what likelihoods see of a table."""
+"""The contribution of one person to each table, from the axes of the model and the views of its likelihoods."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -17,14 +17,14 @@ from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.people import Contribution
 
 DEFAULT_BOUND = 10
-"""The number of records of a person that is offered where the model's own number is private."""
+"""The contribution bound that errors suggest where the model's own number is private."""
 
 
-# Refusals of people whom an observed variable does not know, or who are no people.
+# Errors about observed variables that lack the unit, and about units whose entries are not people.
 
 
 def missing_unit_error(observed: Observation, group: Sequence[Observation], options: UnitOptions) -> OpenQuestionError:
-    """The question about an observed variable without the unit that others have."""
+    """The question about an observed variable that lacks the unit of other variables."""
     names = list(dict.fromkeys(other.name for other in group))
     names_with_unit = {other.name for other in group if people_axes(other, options) is not None}
     with_unit, without_unit = (
@@ -34,8 +34,8 @@ def missing_unit_error(observed: Observation, group: Sequence[Observation], opti
     kind = "a dim" if all(isinstance(axis, str) for axis in options.unit) else "an axis"
     disjoint = (*(options.disjoint or ()), tuple(with_unit), tuple(without_unit))
     return OpenQuestionError(
-        f"{options.unit_text} is {kind} of {join_names(with_unit)} but not of {observed.name!r}, so it is unknown what "
-        f"a person can change in {observed.name!r}. Give {observed.name!r} the dim.",
+        f"{options.unit_text} is {kind} of {join_names(with_unit)} but not of {observed.name!r}, so the "
+        f"contribution of a person to {observed.name!r} is unknown. Give {observed.name!r} the dim.",
         [Answer({"disjoint": disjoint}, f"if other people feed {join_names(without_unit)}")]
         if options.disjoint is None
         else [],
@@ -43,7 +43,7 @@ def missing_unit_error(observed: Observation, group: Sequence[Observation], opti
 
 
 def refuse_steps(observed: Observation, group: Sequence[Observation], options: UnitOptions) -> None:
-    """Refuse people who are the steps of a sequence: each step is in several records, and others hold the rest."""
+    """Refuse a unit whose entries are the steps of a sequence, because each step is in several records."""
     for other in (observed, *group):
         axis = observed.step_axis(other, strict=True)
         if axis is not None and axis in (people_axes(observed, options) or ()):
@@ -51,11 +51,11 @@ def refuse_steps(observed: Observation, group: Sequence[Observation], options: U
             raise refusal("steps", observed.name, axis=axis_name, unit_text=options.unit_text)
 
 
-# What one person can change in each table. It follows from the axes of the model: see Theory, section 6.
+# The contribution of one person to each table, from the axes of the model: see Theory, section 6.
 
 
 def _contribution_of(observed: Observation, options: UnitOptions) -> Contribution:
-    """What one person, who is an entry of the unit's axes, adds to what this observed variable sees of its table.
+    """The contribution of one person, an entry of the unit's axes, to the view that this variable has of its table.
 
     A row axis that follows an axis of the unit is `"own"`, one that follows another axis `"each"`, and one whose rows
     are chosen by codes is `"any"`. The person's records in a block are the trials of one observation times the lengths
@@ -64,14 +64,14 @@ def _contribution_of(observed: Observation, options: UnitOptions) -> Contributio
     Raises
     ------
     UnsupportedModelError
-        If the number of records of a person is data, or the shape of the release would show who takes part.
+        If the number of records of a person is data, or the shape of the release would reveal who takes part.
     ArgumentError
-        If `contribution` is less than what the shape of the observations says.
+        If `contribution` is less than the number of records in the shape of the observations.
     """
     people = people_axes(observed, options)
     assert people is not None
     for name, followed in ((parent.name, parent.axes) for parent in observed.parents):
-        # Where several people share an entry of the codes that choose their rows, nobody knows whose it is.
+        # If several people share an entry of the codes that choose their rows, its owner is unknown.
         if not set(people) <= set(followed):
             entries = " x ".join(axis_text(observed.axes[axis]) for axis in followed)
             raise refusal("shared codes", observed.name, parent=name, unit_text=options.unit_text, axes=entries)
@@ -86,10 +86,10 @@ def _contribution_of(observed: Observation, options: UnitOptions) -> Contributio
         n_records = math.prod(observed.lengths[axis] for axis in outside)
         if observed.trials is None and n_records > max_records:
             raise ArgumentError(
-                f"contribution={max_records} is less than what {observed.name!r} says: each entry of "
-                f"{options.unit_text} holds more records by its shape. Raise it."
+                f"contribution={max_records} is too small for {observed.name!r}: by its shape, each entry of "
+                f"{options.unit_text} holds more records. Raise it."
             )
-        # They may all lie in one row, so "each" would guarantee too little.
+        # All of them may lie in one row, so "each" would understate the contribution.
         return Contribution(max_records, tuple("own" if axis == "own" else "any" for axis in axes))
     _refuse_private_trials(observed, people, options)
     return Contribution(max(1, observed.max_records_in_block(people)), axes)
@@ -97,31 +97,31 @@ def _contribution_of(observed: Observation, options: UnitOptions) -> Contributio
 
 def _refuse_private_trials(observed: Observation, people: tuple[int, ...], options: UnitOptions) -> None:
     if not options.relation.records_are_public:
-        # Equal numbers are refused too: that they are equal is data, because another person may hold another number.
+        # Equal numbers are refused, too. Their equality is data, because another person may hold another number.
         if set(people) & set(observed.numbered):
             raise UnsupportedModelError(
-                f"{options.unit_text} under adjacency='add-remove' keeps private who takes part, but 'n' of "
-                f"{observed.name!r} has a number for each of them. Write one number if all that could take part hold "
-                "as many, or add contribution=m (then the number of records is private: pass n_records= for "
-                "planning)."
+                f"{options.unit_text} under adjacency='add-remove' hides who takes part, but 'n' of {observed.name!r} "
+                "has a number for each person. Write a single number if everybody who could take part has as many "
+                "records, or pass contribution=m. The number of records is then private, so pass n_records= for "
+                "planning."
             )
     elif observed.trials_differ_along(people) and observed.name not in options.public:
         raise OpenQuestionError(
-            f"{options.unit_text} under adjacency='replace-one' keeps the number of records of every person, but 'n' "
-            f"of {observed.name!r} differs between them and is not named public. Add it to public= if anybody may know "
-            "it, or contribution=m (then the number of records is private: pass n_records= for planning).",
+            f"{options.unit_text} under adjacency='replace-one' publishes the number of records of every person, but "
+            f"'n' of {observed.name!r} differs between people and is not in public=. Add it if anybody may know it, or "
+            "pass contribution=m. The number of records is then private, so pass n_records= for planning.",
             [Answer({"public": (observed.name,)}), Answer({"contribution": DEFAULT_BOUND}, "(or your bound)")],
         )
 
 
 def contribution_to(table: Table, observations: Sequence[Observation], options: UnitOptions) -> Contribution:
-    """What one person adds to a table in all these observed variables together."""
+    """The contribution of one person to a table through all these observed variables."""
     contributions = [_contribution_of(observed, options) for observed in observations]
     if any(observed.likelihood.view is not None for observed in observations):
         public = options.n_records_is_public
         return _through_likelihoods(observations, contributions, public=public)
-    # A person's own rows in two variables are not the same rows if they follow different axes of the unit: then the
-    # records may lie anywhere there.
+    # If two variables follow different axes of the unit, a person's own rows differ between them, so the records may
+    # lie anywhere along that axis.
     axes_by_variable = []
     for observed in observations:
         people = people_axes(observed, options) or ()
@@ -138,10 +138,10 @@ def contribution_to(table: Table, observations: Sequence[Observation], options: 
 
 
 def contribution_of_record(observations: Sequence[Observation], options: UnitOptions) -> Contribution:
-    """What a person adds to a table, fed by these observed variables, who holds one record in each of them.
+    """The contribution to a table of a person with one record in each of these observed variables, which feed it.
 
-    Where the numbers of trials are named public, so are the numbers of records of all rows that positions decide, and
-    a record that is replaced stays in its row (`"own"`).
+    If `public` names the numbers of trials, the numbers of records of all rows that follow positions are public, too. A
+    record that is replaced then stays in its row (`"own"`).
     """
     table = observations[0].table
     public = options.relation.records_are_public and all(observed.name in options.public for observed in observations)
@@ -158,9 +158,9 @@ def contribution_of_record(observations: Sequence[Observation], options: UnitOpt
 def unite(
     parts: Sequence[Contribution], shape: tuple[int, ...], combine: Callable[[Iterable[int]], int]
 ) -> Contribution:
-    """The contribution of a person who adds all of these to the same table (`sum`), or the largest of them (`max`).
+    """The contribution of a person who makes all of these to one table (`sum`), or the largest of them (`max`).
 
-    Blocks that overlap are united: a row axis along which the patterns differ becomes `"any"`. Records that lay in each
+    Overlapping blocks are united. A row axis along which the patterns differ becomes `"any"`. Records that lay in each
     entry of an axis (`"each"`) may then lie anywhere, and are multiplied by the length of the axis.
     """
     parts = [part.fitted(shape) for part in parts]
@@ -173,7 +173,7 @@ def unite(
     return Contribution(combine(records), axes)
 
 
-# What one person adds to a table that likelihoods see in parts or in another order: blocks of rows, carried back.
+# Contributions to a table that likelihoods see in parts or in another order: blocks of rows, mapped to the table.
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +190,7 @@ class _FedRows:
 
 
 def overlapping(observed: Observation, others: Sequence[Observation]) -> list[Observation]:
-    """The observed variables, itself among them, that feed a row which this one feeds, too."""
+    """The observed variables, including this one, that feed a row which this one feeds."""
     rows = [variable.likelihood.table_rows(variable.table.shape) for variable in (observed, *others)]
     own_rows, *other_rows = [numbers[numbers >= 0] for numbers in rows]
     pairs = zip(others, other_rows, strict=True)
@@ -200,21 +200,21 @@ def overlapping(observed: Observation, others: Sequence[Observation]) -> list[Ob
 def _through_likelihoods(
     observations: Sequence[Observation], parts: Sequence[Contribution], *, public: bool
 ) -> Contribution:
-    """What a person adds to a table, from what the person adds to what each observed variable sees of it.
+    """The contribution of a person to a table, from the contributions to the view of each observed variable.
 
-    All observed variables feed the same table. A block of rows that a likelihood sees is a set of rows of the table, in
-    which the records may lie anywhere. A pattern of the table's axes covers these sets if each of its blocks holds as
-    many records as all sets that meet it: then whatever the person can do, the pattern allows. Among all patterns of
-    `"any"` and `"each"` the one with the least blocks times squared records is taken, which is what their loss grows
-    with; each of them is safe. Rows of its own (`"own"`) stay so where one likelihood feeds the table and an axis of
-    the table follows the axis of the people.
+    All observed variables feed the same table. A block of rows that a likelihood sees is a set of rows of the table,
+    and the records may lie anywhere in it. A pattern of the table's axes covers these sets if each of its blocks holds
+    as many records as all sets that meet it, so that the pattern allows every change that the person can make. All
+    patterns of `"any"` and `"each"` are safe. The one with the smallest number of blocks times squared records is
+    taken, because the loss grows with that. Rows of its own (`"own"`) remain where one likelihood feeds the table and
+    an axis of the table follows the axis of the people.
 
-    Where the numbers of records are `public`, so is that of each block: noise may add up to 0 in it. A pattern that
-    divides a set of rows in which a record may move between them is left out then.
+    If the numbers of records are `public`, so is the number of each block, in which noise may add up to 0. Patterns
+    that split a set of rows between which a record may move are then excluded.
 
     References
     ----------
-    Theory, section 6: the loss of a contribution is a supremum over all that it allows.
+    Theory, section 6: the loss of a contribution is a supremum over all changes that it allows.
     """
     shape = observations[0].table.shape[:-1]
     fed_rows = [_rows_fed_through(observed, part) for observed, part in zip(observations, parts, strict=True)]
@@ -255,7 +255,7 @@ def _combination_numbers(entries: Integers, kinds: Sequence[str], axis_kind: str
 
 
 def _personal_axes(fed: _FedRows, shape: tuple[int, ...]) -> list[bool]:
-    """Along which axes of the table each person has entries of its own, which no other person has."""
+    """For each axis of the table, whether every person has an entry that no other person has."""
     entries = np.unravel_index(fed.rows, shape) if shape else ()
     people = np.unique(fed.people).size
     personal = []
@@ -266,7 +266,7 @@ def _personal_axes(fed: _FedRows, shape: tuple[int, ...]) -> list[bool]:
 
 
 def _splits_fed_rows(pattern: Sequence[str], fed: _FedRows, shape: tuple[int, ...]) -> bool:
-    """Whether rows in which the same records of a person may lie are in several blocks of the pattern."""
+    """Whether the pattern splits a set of rows in which the same records of a person may lie."""
     triples = np.stack([fed.people, fed.blocks, _block_numbers(fed.rows, pattern, shape)])
     return bool(np.unique(triples, axis=1).shape[1] > np.unique(triples[:2], axis=1).shape[1])
 
@@ -274,7 +274,7 @@ def _splits_fed_rows(pattern: Sequence[str], fed: _FedRows, shape: tuple[int, ..
 def _max_records_in_block(
     fed_rows: Sequence[_FedRows], pattern: Sequence[str], shape: tuple[int, ...], blocks: int
 ) -> int:
-    """The most records of a person in one of the blocks of the pattern."""
+    """The maximum number of records of a person in a block of the pattern."""
     total = np.zeros(blocks, dtype=object)  # Python's integers do not wrap around.
     for fed in fed_rows:
         block_numbers = _block_numbers(fed.rows, pattern, shape)

@@ -1,4 +1,4 @@
-"""A log-probability whose gradient is finite where a probability is 0: far out, where a sum hardly weighs it."""
+"""Log-probabilities whose gradient is finite where a probability is 0."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _math: Any = pt
 
 
 def _logarithm(x: Any) -> Any:
-    """The same logarithm, with a gradient of 0 where it is -inf."""
+    """The logarithm, with a gradient of 0 where it is -inf."""
     return _math.log(_math.switch(x > 0, x, 1.0)) + _math.switch(x > 0, 0.0, -float("inf"))
 
 
@@ -27,10 +27,10 @@ _LOGARITHMS = {ps.Log: _logarithm, ps.Log1p: _logarithm_beside_1}
 
 
 def with_finite_gradient(log_p: Node) -> Node:
-    """A copy of a log-probability, with a gradient of 0 instead of one that is none.
+    """A copy of a log-probability whose gradient is 0 where it would be undefined.
 
-    A sum over effects of persons weighs a log-probability of -inf with 0, and 0 times an infinite slope is no number.
-    PyTensor's own rules come first: the logarithm of a logistic function becomes one that has no pole.
+    A sum over effects of persons gives a log-probability of -inf the weight 0, and 0 times an infinite slope is nan.
+    PyTensor's own rewrites run first. They replace the logarithm of a logistic function by one without a pole.
 
     Examples
     --------

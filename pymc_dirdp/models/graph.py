@@ -1,4 +1,4 @@
-"""Questions to the graph of a model, and copies of it."""
+"""Queries on the graph of a model, and copies of it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ from pytensor.tensor.type_other import NoneTypeT
 from pytensor.xtensor.basic import TensorFromXTensor
 from pytensor.xtensor.type import XTensorType
 
-# Questions about PyTensor graphs. Nothing in this file knows what a table is.
+# Queries on PyTensor graphs. Nothing in this file depends on tables.
 
 
 Node = Variable[Any, Any]
@@ -62,7 +62,7 @@ def compile_plain(inputs: Sequence[Node], outputs: Any) -> Callable[..., Any]:
 
 
 def evaluate(variable: Node) -> NDArray[Any]:
-    """The present value of a graph that has no free inputs; about half a millisecond."""
+    """The current value of a graph without free inputs. This takes about half a millisecond."""
     if isinstance(variable, Constant):
         return np.asarray(variable.data)
     if isinstance(variable, SharedVariable):
@@ -71,14 +71,14 @@ def evaluate(variable: Node) -> NDArray[Any]:
 
 
 def initial_point(model: pm.Model, seed: int) -> dict[str, NDArray[Any]]:
-    """That of PyMC, by the names of the values of free variables, without a compiler."""
+    """PyMC's initial point, by the names of the value variables of free variables. It needs no compiler."""
     expressions = make_initial_point_expression(
         free_rvs=model.free_RVs,
         rvs_to_transforms=model.rvs_to_transforms,
         initval_strategies=model.rvs_to_initial_values,
         return_transformed=True,
     )
-    # The generators of the model itself stay as they are.
+    # The generators of the model itself do not change.
     expressions = replace_rng_nodes(expressions)
     reseed_rngs(find_rng_nodes(expressions), seed)
     names = [str(model.rvs_to_values[rv].name) for rv in model.free_RVs]
@@ -86,17 +86,17 @@ def initial_point(model: pm.Model, seed: int) -> dict[str, NDArray[Any]]:
 
 
 def stored_array(variable: Node, *, through_rounding: bool = False) -> Node | None:
-    """The stored array, or the part of one, that a variable is a copy of; None if it is computed in another way.
+    """The stored array, or the part of one, that a variable is a copy of; None if it is computed.
 
-    A stored array is a constant or a shared variable. A part is taken out by slices and numbers that are written into
-    the model, or has its axes in another order, so that no entry of it occurs twice.
+    A stored array is a constant or a shared variable. A part is selected by constant slices and indices, or has its
+    axes in another order, so that no entry occurs twice.
     """
     source, axes = origin(variable, through_rounding=through_rounding)
     return source if len(axes) == variable.type.ndim and root_of(source) is not None else None
 
 
 def root_of(array: Node) -> Node | None:
-    """The whole stored array of which an array is a part; None if it is no part of one."""
+    """The whole stored array that an array is a part of; None if it is not a part of one."""
     while array.owner is not None:
         op, (source, *entries) = array.owner.op, array.owner.inputs
         turned = isinstance(op, DimShuffle) and sorted(map(str, op.new_order)) == sorted(map(str, range(op.input_ndim)))
@@ -108,10 +108,10 @@ def root_of(array: Node) -> Node | None:
 
 
 def stored_shape(array: Node) -> tuple[int, ...]:
-    """The shape of a stored array or of a part of one, without a look at what it holds."""
+    """The shape of a stored array or of a part of one. Its values are not used."""
     if array.owner is not None:
         return tuple(np.shape(evaluate(array)))
-    # It may be a sparse matrix, which is no array but has a shape.
+    # A sparse matrix is not an array, but has a shape.
     if isinstance(array, SharedVariable):
         return tuple(np.shape(array.get_value(borrow=True)))
     return tuple(np.shape(array.data))  # type: ignore[attr-defined]
@@ -123,7 +123,7 @@ def is_stored(variable: Node) -> bool:
 
 
 def value_ancestors(variable: Node) -> Iterator[Node]:
-    """The variable and all variables whose values decide its value; not those of which only the shape is used."""
+    """The variable and all variables whose values determine its value, except those whose shape alone is used."""
     visited: set[Node] = set()
     waiting = [variable]
     while waiting:
@@ -143,7 +143,7 @@ def is_random(variable: Node) -> bool:
 
 def parameters(rv: Node) -> tuple[Node | None, tuple[Node, ...]]:
     """The size (None where the parameters decide it) and the parameters of a random variable."""
-    # The op is asked, because the positions among its inputs differ between versions of PyMC.
+    # Ask the op, because the positions of its inputs differ between versions of PyMC.
     op: Any = rv.owner.op
     size = op.size_param(rv.owner)
     return (None if size is None or isinstance(size.type, NoneTypeT) else size), tuple(op.dist_params(rv.owner))
@@ -157,14 +157,14 @@ def origin(variable: Node, *, through_rounding: bool = False) -> tuple[Node, tup
     variable : Variable
         Any tensor.
     through_rounding : bool, default False
-        Whether to look through a cast to integers, which is no copy if the values are not whole.
+        Whether to look through a cast to integers, which is not a copy if the values are not integers.
 
     Returns
     -------
     source : Variable
-        The first variable on the way back that is more than a copy of the one before it.
+        The first variable on the way back that is not a copy of its input.
     axes : tuple of int
-        For each axis of `source`, the axis of `variable` on which it lands; increasing.
+        For each axis of `source`, the corresponding axis of `variable`; increasing.
     """
     axes = list(range(variable.type.ndim))
     while variable.owner is not None:
@@ -174,7 +174,7 @@ def origin(variable: Node, *, through_rounding: bool = False) -> tuple[Node, tup
             before = inner.owner.inputs[0]
             composed = ["x" if axis == "x" else inner.owner.op.new_order[axis] for axis in op.new_order]
             if composed == list(range(before.type.ndim)):
-                # Of two moves of axes, the second undoes the first.
+                # The second reordering of axes undoes the first.
                 variable = before
                 continue
         # A DimShuffle that keeps the order of the axes only adds new ones.
@@ -204,7 +204,7 @@ def operation(variable: Node) -> str:
 
 
 def formula(variable: Node) -> str:
-    """What a modeller calls the operation behind the variable, with its article; or "a function"."""
+    """The modeller's name of the operation behind the variable, with its article; or "a function"."""
     phrases = {
         "Add": "a sum",
         "Sub": "a difference",
@@ -224,27 +224,27 @@ def formula(variable: Node) -> str:
     return phrases.get(operation(variable), "a function")
 
 
-# A graph with other inputs.
+# Graphs with replaced inputs.
 
-# What operations of PyTensor raise where they can't be rebuilt, or have no value, for inputs of another shape.
+# Exceptions of PyTensor's operations that cannot be rebuilt, or have no value, for inputs of another shape.
 FAILURES = (AssertionError, IndexError, KeyError, NotImplementedError, TypeError, ValueError)
 
 
 def rebuild(
     outputs: Sequence[Node], memo: dict[Node, Node], changed: Callable[[Any, list[Node]], list[Node] | Node]
 ) -> None:
-    """Put into `memo` what becomes of each node of a graph, given what becomes of some of its inputs.
+    """Rebuild a graph with some of its inputs replaced, and add its new nodes to `memo`.
 
-    All nodes are new, so that their types follow from those of the new inputs.
+    The types of new nodes follow from those of their new inputs.
 
     Parameters
     ----------
     outputs : sequence of Variable
         The ends of the graph.
     memo : dict of Variable to Variable
-        What replaces what. Nothing before a key is looked at.
+        The replacements. Ancestors of a key are not visited.
     changed : callable
-        Of an application and its new inputs: the inputs that it has, or what replaces its output.
+        Takes an application and its new inputs. Returns the inputs to use, or a replacement of the output.
 
     Raises
     ------
@@ -257,7 +257,7 @@ def rebuild(
             memo[node.outputs[0]] = entries
         elif any(new is not old for new, old in zip(entries, node.inputs, strict=True)):
             if isinstance(node.op, OpFromGraph):
-                # It keeps the shapes that it was made for, so its own graph takes its place.
+                # Its shapes are fixed, so its inner graph replaces it.
                 inner = dict(zip(node.op.inner_inputs, entries, strict=True))
                 rebuild(node.op.inner_outputs, inner, changed)
                 memo.update((old, inner[new]) for old, new in zip(node.outputs, node.op.inner_outputs, strict=True))
@@ -266,7 +266,7 @@ def rebuild(
                 memo.update(zip(node.outputs, applied.outputs, strict=True))
 
 
-# What a model was built for and from, where this library built it.
+# The purpose of models that this library built.
 
 
 @dataclass(frozen=True)
@@ -276,16 +276,16 @@ class Purpose:
     Attributes
     ----------
     objective : str or None
-        That of its plan; None for a model that a user wrote.
+        Objective of its plan; None for a model that a user wrote.
     target : str or None
-        The axis of the variable that is predicted, of a classifier.
+        Axis of the predicted variable, for a classifier.
     structure : object
-        A structure that was chosen from data.
+        Structure that was chosen from data.
     of_counts : bool
-        Whether its data are counts of the records of another model. That has been asked whose these are, and counts
-        may agree by chance, or are made up.
+        Whether its data are counts of the records of another model. The other model has answered whose records these
+        are, and counts may agree by chance or be made up.
     wide : object
-        What a model of a wide table says of its columns in public, see :mod:`pymc_dirdp.releases.pairs_drawn`.
+        Public facts about the columns of a wide table, see :mod:`pymc_dirdp.releases.pairs_drawn`.
     """
 
     objective: str | None = None
@@ -299,28 +299,28 @@ _PURPOSES: WeakKeyDictionary[pm.Model, Purpose] = WeakKeyDictionary()
 
 
 def set_purpose(model: pm.Model, purpose: Purpose) -> None:
-    """Remember what a model is for. A copy does not know it."""
+    """Record the purpose of a model. A copy of the model does not have it."""
     _PURPOSES[model] = purpose
 
 
 def purpose_of(model: pm.Model) -> Purpose:
-    """What was remembered."""
+    """The recorded purpose of a model, or that of a model that a user wrote."""
     return _PURPOSES.get(model, Purpose())
 
 
 def is_wide(model: pm.Model) -> bool:
-    """Whether a model is that of a wide table, from :func:`pymc_dirdp.latent_class`."""
+    """Whether a model describes a wide table, as from :func:`pymc_dirdp.latent_class`."""
     return purpose_of(model).wide is not None
 
 
-# A model with other variables instead of some of its own.
+# Models with replaced variables.
 
 
 def replace_variables(model: pm.Model, new: Mapping[Node, Node], values: Mapping[Node, Node]) -> pm.Model:
-    """A copy of the model with new variables for those that are keys of `new`, and new values for those of `values`.
+    """A copy of the model, with `new` variables and `values` for those that are keys of these mappings.
 
-    Names, dims and labels are those of the model. Variables that are no keys are shared with it, and so their formulas
-    must not use one that is.
+    Names, dims and labels are those of the model. All other variables are shared with it, so their formulas must not
+    use a variable that is replaced.
     """
     copy = pm.Model(name=model.name)
     for dim, length in model.dim_lengths.items():
@@ -352,8 +352,8 @@ def replace_variables(model: pm.Model, new: Mapping[Node, Node], values: Mapping
 def lower_dims(model: pm.Model) -> pm.Model:
     """The same model without variables of `pymc.dims`; the model itself if it has none.
 
-    Names, dims, labels, data and observations are those of the model. PyTensor's own rewrites do the work, which every
-    function of such a model goes through before it is compiled.
+    Names, dims, labels, data and observations are those of the model. PyTensor's own rewrites do the work, as they do
+    before PyMC compiles a function of such a model.
     """
     named = list(model.named_vars.values())
     if not any(isinstance(variable.type, XTensorType) for variable in named):
@@ -363,7 +363,7 @@ def lower_dims(model: pm.Model) -> pm.Model:
     tensors: list[Any] = clone_replace(variables)
     tensors = [variable.values if isinstance(variable.type, XTensorType) else variable for variable in tensors]
     graph = FunctionGraph(outputs=tensors, clone=False)
-    # A Deterministic is a copy, which is no operation with dims.
+    # A Deterministic is a ViewOp, which these rewrites do not change.
     copies = [node for node in graph.toposort() if isinstance(node.op, ViewOp)]
     graph.replace_all([(node.outputs[0], node.inputs[0]) for node in copies])
     optdb.query("+lower_xtensor").rewrite(graph)
@@ -376,10 +376,10 @@ def lower_dims(model: pm.Model) -> pm.Model:
     ]
     graph.replace_all([(leaf, _leaf(leaf.owner.inputs[0])) for leaf in leaves], import_missing=True)
     new = dict(zip(variables, graph.outputs, strict=True))
-    # A Deterministic that is another variable as it is needs a name of its own.
+    # A Deterministic that is the same node as another variable needs a name of its own.
     new |= {variable: new[variable].copy() for variable in model.deterministics}
     copy = replace_variables(model, new, {rv: new[value] for rv, value in model.rvs_to_values.items()})
-    # The transforms without dims that do the same.
+    # The equivalent transforms without dims.
     plain_transforms = (
         (transforms.SimplexTransform, pm.distributions.transforms.simplex),
         (transforms.LogOddsTransform, pm.distributions.transforms.logodds),
@@ -392,7 +392,7 @@ def lower_dims(model: pm.Model) -> pm.Model:
 
 
 def _leaf(variable: Any) -> Node:
-    """An array without dims instead of one with them."""
+    """The same array without dims."""
     if isinstance(variable, Constant):
         return pt.constant(variable.data, name=variable.name)
     if isinstance(variable, SharedVariable):
@@ -402,22 +402,22 @@ def _leaf(variable: Any) -> Node:
     return pt.tensor(name=variable.name, dtype=variable.type.dtype, shape=variable.type.shape)
 
 
-# Whether two inputs of a model hold the same data. Each answer is yes, no or an axis: no value leaves this file.
+# Whether two inputs of a model hold the same data. The answers are truth values and axes, never data.
 
 
 def same_data(first: Node, second: Node) -> bool:
-    """Whether both are one stored array, or hold the same two numbers or more.
+    """Whether both are one stored array, or hold the same numbers, at least two of them.
 
-    One number may agree by chance, and an answer must not tell that it does. Axes of length 1 make no difference.
+    A single number may agree by chance, and the answer must not reveal that. Axes of length 1 are ignored.
     """
     return first is second or same_numbers(first, evaluate(second))
 
 
 def shift_axis(parent: Node, observations: Node, *, least: int = 2) -> int | None:
-    """The axis along which the parent is the observations themselves, one or two steps earlier or later; None if none.
+    """The axis along which the parent is the observations shifted by one or two steps; None if there is none.
 
-    A Markov chain does this: `P[x[:, :-1]]` observed as `x[:, 1:]`. At least `least` numbers have to agree, otherwise
-    it may be chance. Sequences of different lengths that were put one after the other are not recognised.
+    A Markov chain does this: `P[x[:, :-1]]` observed as `x[:, 1:]`. At least `least` numbers have to agree, because
+    fewer may agree by chance. Concatenated sequences of different lengths are not recognised.
     """
     root = root_of(parent)
     if isinstance(root, SharedVariable) and root_of(observations) is root:
@@ -435,7 +435,7 @@ def shift_axis(parent: Node, observations: Node, *, least: int = 2) -> int | Non
         if any(_is_ahead(*pair, step, least) for step in (1, 2) for pair in pairs):
             return axis
     if parent_values.ndim == 1:
-        # Sequences of one length may stand one after the other: the end of one is followed by the start of the next.
+        # Sequences of equal length may be concatenated: the start of one follows the end of another.
         for length in range(3, parent_values.size // 2 + 1):
             if parent_values.size % length == 0:
                 ahead, behind = parent_values.reshape(-1, length).T, values.reshape(-1, length).T
@@ -445,7 +445,7 @@ def shift_axis(parent: Node, observations: Node, *, least: int = 2) -> int | Non
 
 
 def _slices(array: Node) -> list[str]:
-    """The slices of a part of a stored array along the axes that it keeps."""
+    """The slices of a part of a stored array along its remaining axes."""
     if array.owner is None:
         return []
     if not isinstance(array.owner.op, Subtensor) or array.owner.inputs[0].owner is not None:
@@ -463,6 +463,6 @@ def _is_ahead(ahead: NDArray[Any], behind: NDArray[Any], step: int, least: int) 
 
 
 def same_numbers(variable: Node, numbers: NDArray[Any]) -> bool:
-    """Whether a stored array holds these two numbers or more."""
+    """Whether a stored array holds these numbers, at least two of them."""
     values, expected = np.squeeze(evaluate(variable)), np.squeeze(numbers)
     return bool(values.size > 1 and values.shape == expected.shape and np.array_equal(values, expected))

@@ -1,4 +1,4 @@
-"""Priors and likelihoods that are read, chains as likelihoods of their steps, and what is said of others."""
+"""Supported priors and likelihoods, chains as likelihoods of their steps, and errors about others."""
 
 import sys
 from collections.abc import Collection, Iterable
@@ -29,7 +29,7 @@ from pymc_dirdp.models.questions import Answer, as_question
 from pymc_dirdp.models.refusals import join_names, refusal
 from pymc_dirdp.models.table import Family, KindName
 
-# The released variables of a model: which family each has, and the numbers of its prior. Both are public.
+# The family and the prior of each released variable. Both are public.
 
 
 _FAMILY_BY_OP: dict[type, Family] = {
@@ -56,9 +56,9 @@ def checked_family(rv: Node, model: pm.Model, public: Collection[str]) -> Family
     if family is None:
         raise _other_variable(rv, model)
     transform = model.rvs_to_transforms.get(rv)
-    # The interval of a Uniform is what it lies in anyway; its bounds are checked below.
+    # The interval of a Uniform restricts nothing. Its bounds are checked below.
     is_uniform_interval = isinstance(transform, pm.distributions.transforms.Interval) and _is_uniform(rv)
-    # These transforms change the coordinates in which a sampler moves. Any other one, such as `ordered`, restricts the
+    # These transforms change the coordinates of a sampler only. Any other one, such as `ordered`, restricts the
     # distribution.
     harmless = (
         type(None),
@@ -92,7 +92,7 @@ def _is_uniform(rv: Node) -> bool:
 
 
 def _other_variable(rv: Node, model: pm.Model) -> Exception:
-    """The error for a free variable that is no Dirichlet or Beta: what it does in the model decides the words."""
+    """The error for a free variable that is neither Dirichlet nor Beta, by its role in the model."""
     kind = operation(rv)
     of_priors = [str(other.name) for other in model.free_RVs if other is not rv and rv in set(value_ancestors(other))]
     children = [str(other.name) for other in model.observed_RVs if rv in set(value_ancestors(other))]
@@ -100,7 +100,7 @@ def _other_variable(rv: Node, model: pm.Model) -> Exception:
     if released and not children and not of_priors:
         return refusal("unobserved prediction", rv.name, operation=kind)
     if of_priors or (children and not released and not rv.type.dtype.startswith(("int", "bool"))):
-        # A parameter: of a prior that could be released, or of anything else.
+        # It is a parameter of a prior that could be released, or of anything else.
         variables = model.free_RVs + model.observed_RVs
         behind = [other for other in variables if other is not rv and rv in ancestors([other])]
         priors = [other for other in behind if type(other.owner.op) in (*_FAMILY_BY_OP, *_INTEGRATED)]
@@ -115,7 +115,7 @@ def _other_variable(rv: Node, model: pm.Model) -> Exception:
 
 
 def refuse_uncertain_prior(name: str, argument: Node, model: pm.Model, public: Collection[str]) -> None:
-    """Refuse a prior that depends on anything but numbers, the lengths of dims, and data that are named public."""
+    """Refuse a prior that depends on anything but numbers, lengths of dims, and data that are declared public."""
     lengths = set(model.dim_lengths.values())
     for variable in value_ancestors(argument):
         if is_random(variable):
@@ -147,7 +147,7 @@ def data_in_priors(model: pm.Model) -> tuple[str, ...]:
 
 
 def _records(model: pm.Model) -> set[Node]:
-    """What the observed variables take from data: observations, codes of parents, numbers of trials."""
+    """The arrays that observed variables take from data: observations, codes of parents, numbers of trials."""
     arrays: set[Node] = set()
     for rv in model.observed_RVs:
         arrays |= set(value_ancestors(model.rvs_to_values[rv]))
@@ -170,27 +170,27 @@ def broadcast_prior(
     return prior
 
 
-# The likelihoods that are conjugate to a Dirichlet or Beta prior, and how the released variables reach one.
+# The likelihoods that are conjugate to a Dirichlet or Beta prior, and their parameters.
 
 
 @dataclass(frozen=True)
 class Kind:
-    """The facts that have to be known about a distribution of discrete data.
+    """The facts about a supported distribution of discrete data.
 
     Attributes
     ----------
     name : str
-        What the documentation calls it.
+        Its name in the documentation.
     family : {"dirichlet", "beta"}
         The conjugate prior.
     trials : int or None
-        Which of its parameters is the number of trials; None where each observation is one record.
+        Position of the number of trials among its parameters; None if each observation is one record.
     probability : int or None
-        Which of its parameters is the probability; None where the prior is already integrated out.
+        Position of the probability among its parameters; None if the prior is integrated out.
     prior : tuple of int
-        Which of its parameters are those of the prior that is integrated out.
+        Positions of the parameters of the prior that is integrated out.
     core : int
-        How many axes one observation has: 1 for a vector of counts, 0 for a number.
+        Number of axes of one observation: 1 for a vector of counts, 0 for a number.
     """
 
     name: KindName
@@ -216,7 +216,7 @@ KINDS: dict[KindName, Kind] = {kind.name: kind for kind in _KIND_BY_OP.values()}
 
 def kind_of(observed: Node) -> Kind:
     """The kind of an observed variable."""
-    # The exact class of the op decides: a name says nothing, and a subclass may have another likelihood.
+    # The exact class of the op decides, because a subclass may have another likelihood.
     op = observed.owner.op
     if type(op) in _KIND_BY_OP:
         return _KIND_BY_OP[type(op)]
@@ -225,7 +225,7 @@ def kind_of(observed: Node) -> Kind:
         raise refusal("total size", observed.name)
     op_name = operation(observed)
     key = "not conjugate"
-    # Distributions of which it can be said why they are not supported.
+    # Unsupported distributions with a known reason.
     if isinstance(op, (pm.Geometric.rv_type, pm.NegativeBinomial.rv_type)):
         key = "unbounded trials"
     elif any(word in op_name for word in ("Mixture", "Hurdle", "ZeroInflated")):
@@ -236,11 +236,11 @@ def kind_of(observed: Node) -> Kind:
 
 
 def stored_observations(observed: Node, model: pm.Model) -> Node:
-    """The stored array, or the part of one, that holds the observations as they were given; its value is not read.
+    """The stored array, or the part of one, that holds the observations as you passed them. Its value is not read.
 
     PyMC casts a `pm.Data` of floats to integers; this is the variable behind the cast.
     """
-    # With a transform, the likelihood would be one of the transformed values.
+    # With a transform, the likelihood would be that of the transformed values.
     if model.rvs_to_transforms.get(observed) is not None:
         raise refusal("transformed observations", observed.name)
     value = model.rvs_to_values[observed]
@@ -275,10 +275,10 @@ def trials_parameter(observed: Node, kind: Kind) -> Node:
 def unroll_chains(model: pm.Model) -> pm.Model:
     """The same model with each observed `DiscreteMarkovChain` as `pm.Categorical(name, p=P[x[..., :-1]])` of its steps.
 
-    The first states are a variable of their own if their probabilities are random, and are left out if not: a constant
-    factor changes no posterior. The model itself is returned if it has no such chain.
+    The first states become a variable of their own if their probabilities are random. Otherwise they are left out,
+    because a constant factor does not change the posterior. A model without such a chain is returned itself.
     """
-    # Who has not imported the package has no chain of it.
+    # Without an import of the package there is no such chain.
     kind = getattr(sys.modules.get("pymc_extras.distributions.timeseries"), "DiscreteMarkovChainRV", None)
     chains = [rv for rv in model.observed_RVs if type(rv.owner.op) is kind]
     if not chains:
@@ -320,7 +320,7 @@ def unroll_chains(model: pm.Model) -> pm.Model:
 
 
 def _whole(part: Any) -> Any:
-    """Some of the states, as integers."""
+    """A part of the states, as integers."""
     return part if part.type.dtype.startswith(("int", "uint")) else part.astype("int64")
 
 
@@ -335,7 +335,7 @@ def _start(chain: Node, first: Node) -> Any:
 
 
 def _chain_refusal(chain: Node, feature: str) -> Exception:
-    # What of a chain is not read, and what to write instead.
+    # Features of a chain that are not supported, and what to write instead.
     ways = {
         "another matrix for every step": "each step t as pm.Categorical with p=P[t][x[:, t]], observed=x[:, t + 1]",
         "several matrices": "its steps as pm.Categorical with p=P[which, x[:, :-1]], observed=x[:, 1:], where `which` "

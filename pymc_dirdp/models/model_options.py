@@ -1,4 +1,4 @@
-"""What is said about a model of any discrete data, and the errors for what is not said or cannot be released."""
+"""Options for a model of any discrete data, and errors about missing options and models that cannot be released."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,26 +9,24 @@ import pymc as pm
 from pymc_dirdp.checks import groups_of_names, integer, list_of_names, mapping_of_names, one_of
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.literals import AdjacencyName
-from pymc_dirdp.models.graph import (
-    Node,
-)
+from pymc_dirdp.models.graph import Node
 from pymc_dirdp.models.privacy_unit import NamedAxes, UnitOptions, people_axes, unit_axes
 from pymc_dirdp.models.questions import Answer, OpenQuestionError, as_question
 from pymc_dirdp.privacy.people import adjacency_by_name
 
 TRIALS = ("Binomial", "Multinomial", "BetaBinomial", "DirichletMultinomial")
-"""The distributions of which one observation is a number of trials, which may be those of as many people."""
+"""The distributions whose observation is a number of trials, each of which may be another person."""
 
 NOISES = ("geometric", "gaussian", "joint")
-"""The mechanisms whose likelihood is known; that of joint noise is for tables of one row with a public total."""
+"""The mechanisms whose likelihood is known. Joint noise is for tables of one row with a public total."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """What is said about a model of any discrete data, checked. All of it is public.
+    """Checked options for a model of any discrete data. All of them are public.
 
-    See :func:`pymc_dirdp.private_model` for each of them.
+    See :func:`pymc_dirdp.private_model` for their meaning.
     """
 
     public: Any = ()
@@ -43,7 +41,7 @@ class ModelOptions:
     weights: Mapping[str, float] | None = None
     disjoint: Iterable[Iterable[str]] | None = None
     max_cells: int = 10_000
-    # Whether these are answers that nobody gave, so that nothing private may be looked at for them.
+    # Whether the library tries these options and you have not passed them, so that nothing private may be read.
     assumed: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -64,15 +62,15 @@ class ModelOptions:
             object.__setattr__(self, name, value)
         if self.unit and self.contribution is not None:
             raise ArgumentError(
-                "With unit= an observation of a private model is that of one person with all its trials, so leave "
-                "contribution= out; or leave unit= out if each trial is a record, of which a person holds so many."
+                "Pass either unit= or contribution= to a private model. With unit=, an observation with all its trials "
+                "is one person. With contribution=m, each trial is a record, and a person has at most m of them."
             )
         one_of(("auto", *NOISES), mechanism=self.mechanism)
         adjacency_by_name(self.relation)
 
     @property
     def relation(self) -> AdjacencyName:
-        """The adjacency, by default add-remove where the number of people is what is counted."""
+        """The adjacency; by default add-remove if a variable counts people."""
         if self.adjacency is not None:
             return self.adjacency
         return "add-remove" if self.count_variables else "replace-one"
@@ -84,28 +82,28 @@ class ModelOptions:
 
     @property
     def trials_are_people(self) -> bool:
-        """Whether every trial of a Binomial or Multinomial is a record, of which a person holds `max_records`."""
+        """Whether each trial of a Binomial or Multinomial is a record; a person has at most `max_records`."""
         return not self.unit and self.contribution is not None
 
     @property
     def specifies_trials(self) -> bool:
-        """Whether somebody has said what a person is where an observation has several trials."""
+        """Whether the options define a person where an observation has several trials."""
         return bool(self.unit) or self.contribution is not None
 
     @property
     def max_records(self) -> int:
-        """How many records of each observed variable a person holds at most."""
+        """The maximum number of records of a person in each observed variable."""
         return self.contribution or 1
 
     @property
     def unit_options(self) -> UnitOptions:
-        """What was said of people, in the words of :func:`pymc_dirdp.sample`."""
+        """The options about people, in the form of :func:`pymc_dirdp.sample`."""
         return UnitOptions(unit=self.unit, contribution=self.contribution, adjacency=self.relation)
 
     def people_axes(self, rv: Node, model: pm.Model) -> tuple[int, ...] | None:
         """The batch axes of an observed variable whose entries are the people, in the order of `unit`.
 
-        None without a `unit`: each observation is a person, or each trial (:attr:`trials_are_people`).
+        None without a `unit`, where each observation or each trial (:attr:`trials_are_people`) is a person.
 
         Raises
         ------
@@ -118,23 +116,23 @@ class ModelOptions:
         people = people_axes(axes, self.unit_options)
         if people is None:
             raise ArgumentError(
-                f"{axes.name!r} has no {self.unit_options.unit_text}, so it is unknown who is behind its observations. "
-                "Give it the dim, or release it by a model of its own."
+                f"{axes.name!r} lacks the axis of {self.unit_options.unit_text}, so it is unknown whose observations "
+                "it has. Give it the dim, or release it in a model of its own."
             )
         return people
 
-    def check_cells(self, name: str, cells: int, *, smaller: str = "Put values of covariates together") -> None:
-        """Refuse a table of too many cells, with a way to a `smaller` one."""
+    def check_cells(self, name: str, cells: int, *, smaller: str = "Merge values of covariates") -> None:
+        """Refuse a table of too many cells, and suggest how to make it `smaller`."""
         if cells > self.max_cells:
             raise model_refusal(
                 name,
-                f"has {cells} cells, which are more than max_cells={self.max_cells}, and the noise would swamp them",
-                f"{smaller}, use fewer of them, or raise max_cells. Fewer cells than a fifth of the records is good "
-                "advice.",
+                f"has {cells} cells, more than max_cells={self.max_cells}, and the noise would swamp them",
+                f"{smaller}, use fewer covariates, or raise max_cells. Fewer cells than a fifth of the records are "
+                "best.",
             )
 
     def is_public(self, name: str | None) -> bool:
-        """Whether a covariate or number of trials was said to be public."""
+        """Whether a covariate or number of trials was declared public."""
         return self.public is True or (self.public is not False and name in self.public)
 
 
@@ -144,12 +142,12 @@ def model_refusal(name: str | None, why: str, way_out: str) -> UnsupportedModelE
 
 
 def model_question(name: str | None, why: str, way_out: str, *answers: Answer) -> OpenQuestionError:
-    """The question about what has to be said of a model before `private_model` can release it."""
+    """The question about an option that `private_model` needs to release a model."""
     return as_question(model_refusal(name, why, way_out), *answers)
 
 
 def axes_of(rv: Node, model: pm.Model) -> NamedAxes:
-    """The axes of an observed variable: by a dim, or by a number."""
+    """The axes of an observed variable, by their dims or numbers."""
     name, core = str(rv.name), core_of(rv)
     dims = model.named_vars_to_dims.get(name) or (None,) * rv.type.ndim
     names = tuple(axis if dim is None else dim for axis, dim in enumerate(dims))

@@ -1,6 +1,6 @@
-"""The one door to observed values, and the facts about an observed variable that matter for people.
+"""Reads the observed values of tables, and the facts about observed variables that concern people.
 
-Counts are secret; no error holds a value.
+Counts are secret. No error contains a value.
 """
 
 import math
@@ -26,7 +26,7 @@ Counts = NDArray[np.int64]
 
 
 def total_records(observations: Iterable["Observation"]) -> int:
-    """How many records the table of these observed variables counts.
+    """The number of records in the table of these observed variables.
 
     It is public under replace-one and private under add-remove. It follows from the number of trials, or from the
     shape of raw records; observed values are not read.
@@ -48,29 +48,29 @@ def _align_axes(values: NDArray[Any], on: Sequence[int], batch: tuple[int, ...])
 
 
 def read_counts(observations: Sequence["Observation"]) -> Counts:
-    """The secret counts of a table: how many records fell into each cell.
+    """The secret counts of a table: the number of records in each cell.
 
-    PyMC converts the observations before this function sees them. It cuts a plain array to integers: `observed=[1.5,
-    2]` is `[1, 2]` here, and is caught only where it does not add up to `n`; a `pm.Data` of floats is read as it was
-    given. It stores integer arrays in 32 bits, so counts of 2**31 and more wrap around; lists and floats do not. Under
+    PyMC converts the observations first. It truncates a plain array to integers: `observed=[1.5, 2]` arrives as `[1,
+    2]`, which is detected only if it does not add up to `n`. A `pm.Data` of floats arrives unchanged. PyMC stores
+    integer arrays in 32 bits, so counts of 2**31 and more wrap around; lists and floats do not. Under
     `floatX="float32"` it stores them in 16 bits, and counts of 2**24 and more are refused.
 
     Parameters
     ----------
     observations : sequence of Observation
-        All that is observed of one table.
+        All observed variables of one table.
 
     Returns
     -------
     ndarray of int64
-        It has the table's shape, and is summed over all axes that are no rows of the table.
+        In the shape of the table, summed over all axes that are not rows of it.
 
     Raises
     ------
     DataError
-        If the observations are not what their likelihood says: not integers >= 0, not adding up to `n` or above
-        it, codes outside the categories, shapes that do not fit the rows, a total above 2**53. It says which variable
-        and what is wrong, never a value, a position or how many.
+        If the observations do not fit their likelihood: not integers >= 0, not adding up to `n` or above it, codes
+        outside the categories, shapes that do not fit the rows, a total above 2**53. The error names the variable and
+        the problem, never a value, a position or a number of records.
     """
     counts = np.zeros(observations[0].table.shape, dtype=np.int64)
     for observed in observations:
@@ -79,15 +79,15 @@ def read_counts(observations: Sequence["Observation"]) -> Counts:
 
 
 class Records(NamedTuple):
-    """What one likelihood observes of a table, checked. It is secret.
+    """**Secret**: the checked observations of one likelihood.
 
     Attributes
     ----------
     values : ndarray of int64
         The observations.
     row : ndarray of int64
-        The number of the row that each feeds, among those that the likelihood sees; of length 1 along each batch axis
-        on which it does not depend.
+        The number of the row that each observation feeds, among the rows that the likelihood sees; of length 1 along
+        each batch axis on which it does not depend.
     records : ndarray of int64, shape (*batch, d), or None
         The observations as counts of categories; None for a Categorical, whose values are their numbers.
     """
@@ -138,12 +138,12 @@ def _evaluated_input(variable: Node, observed: str) -> NDArray[Any]:
 
 
 def _integers(values: NDArray[Any], observed: str, what: str = "observations", *, in_float32: bool = False) -> Counts:
-    """The same values as integers, or an error that says what is wrong with them and does not show them.
+    """The same values as integers, or an error that names the problem and shows no value.
 
-    Numbers that a short float cannot tell from the next one were rounded before anybody looked, so that two
-    neighbouring data sets could differ by more than one record. Above 2**24 `float32` has only even numbers, and
-    2**24 + 1 is rounded down to 2**24, so 2**24 itself is refused too. PyMC casts observations to floatX and then to
-    integers, so their dtype no longer shows that they were cast `in_float32`.
+    A short float has rounded large integers before they arrive, so that two neighbouring data sets could differ by more
+    than one record. Above 2**24 `float32` has only even numbers and rounds 2**24 + 1 to 2**24, so 2**24 itself is
+    refused, too. PyMC casts observations to floatX and then to integers, so their dtype no longer shows that they were
+    cast `in_float32`.
     """
     if values.dtype.kind not in "biuf":
         raise _invalid(observed, "are not a dense array of numbers", what)
@@ -154,7 +154,7 @@ def _integers(values: NDArray[Any], observed: str, what: str = "observations", *
         raise _invalid(observed, f"are not all >= 0{'' if what == 'numbers of trials' else missing}", what)
     if values.dtype.kind == "f" and np.any(values != np.floor(values)):
         raise _invalid(
-            observed, "are not all integers. Pass unweighted counts: survey weights belong to the released shares", what
+            observed, "are not all integers. Pass unweighted counts, and weight the released shares instead", what
         )
     if np.any(values > MAX_RECORDS):
         raise _invalid(observed, "are above 2**53", what)
@@ -162,13 +162,13 @@ def _integers(values: NDArray[Any], observed: str, what: str = "observations", *
     if in_float32 and precision.bits > 32:
         precision = np.finfo(np.float32)
     if precision.bits < 64 and np.any(values >= 2 ** (precision.nmant + 1)):
-        problem = f"reach 2**{precision.nmant + 1}, from where {precision.dtype} no longer holds every integer: "
-        raise _invalid(observed, problem + "use floatX='float64', and make arrays of that dtype,", what)
+        problem = f"reach 2**{precision.nmant + 1}, from where {precision.dtype} no longer holds every integer. "
+        raise _invalid(observed, problem + "Use floatX='float64' and arrays of that dtype", what)
     return values.astype(np.int64)
 
 
 def _check_total(values: Counts, observed: str) -> None:
-    # The sum is taken in doubles first, because the exact sum of many large numbers would wrap around.
+    # Sum in doubles first, because the exact sum of many large numbers would wrap around.
     if values.sum(dtype=np.float64) > MAX_RECORDS or int(values.sum()) > MAX_RECORDS:
         raise _invalid(observed, "count more than 2**53 records in all")
 
@@ -179,7 +179,7 @@ def _invalid(observed: str, problem: str, what: str = "observations") -> DataErr
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Observation:
-    """An observed variable, found once: whose records it holds, how many, and which. A plan keeps what follows from it.
+    """An observed variable of a table: its axes, its number of records, and the codes that choose rows.
 
     Attributes
     ----------
@@ -188,7 +188,7 @@ class Observation:
     table : Table
         The table in which its records are counted.
     likelihood : Likelihood
-        What it sees of the table.
+        Its view of the table.
     kind : Kind
         The kind of its distribution.
     axes : tuple of str or int
@@ -199,8 +199,8 @@ class Observation:
         The lengths of the batch axes. Under add-remove the number of people is private, and so is the length of the
         axis that holds them.
     rows : tuple of int or None
-        For every row axis of what it sees of the table: the batch axis that decides it by position. None where codes
-        of parents decide it, and where there is one row along it, unless both have the same dim.
+        For every row axis of its view of the table, the batch axis that the row follows by position. None where codes
+        of parents choose the row, and where there is one row along the axis, unless both have the same dim.
     trials : ndarray or None
         The number of trials, with one axis for each batch axis (of length 1 where it is the same along it); None where
         each observation is one record.
@@ -238,7 +238,7 @@ class Observation:
 
     @property
     def arrays(self) -> tuple[Node, ...]:
-        """The arrays of its observations and of its parents' codes, and the whole arrays of which they are parts."""
+        """The arrays of its observations and of its parents' codes, and the whole arrays behind parts."""
         parts = (self.stored, *(codes for _, codes in self.codes))
         whole = (root for root in map(root_of, parts) if root is not None)
         return tuple(dict.fromkeys((*parts, *whole)))
@@ -250,14 +250,14 @@ class Observation:
 
     @property
     def summed(self) -> tuple[int, ...]:
-        """The other batch axes, also those of length 1: a length may be a private number of records."""
+        """The other batch axes, including those of length 1, because a length may be a private number of records."""
         return tuple(axis for axis in range(len(self.lengths)) if axis not in self.record_axes)
 
     @property
     def shown(self) -> frozenset[int]:
         """The batch axes whose entries the rows of the table may show.
 
-        They are the record axes, and in a table with labels a nameless axis with a single entry at the place of a row.
+        These are the record axes, and in a table with labels an axis without a dim whose single entry is a row.
         """
         followed = (axis for axis in self.likelihood.rows if axis is not None and self.table.dims)
         single = (axis for axis in followed if self.lengths[axis] == 1 and not isinstance(self.axes[axis], str))
@@ -265,17 +265,17 @@ class Observation:
 
     @property
     def integrated(self) -> bool:
-        """Whether each observation has a row of its own that the likelihood has integrated out."""
+        """Whether each observation has a row of its own, which the likelihood integrates out."""
         return self.kind.probability is None
 
     @property
     def has_several_trials(self) -> bool:
-        """Whether an observation may hold several trials. Where each has a number of its own, none is looked at."""
+        """Whether an observation may hold several trials. If each has a number of its own, no number is read."""
         return bool(self.numbered) or (self.trials is not None and bool(self.trials.max(initial=0) > 1))
 
     @property
     def common_n_trials(self) -> int | None:
-        """The number of trials where the model says a single one, None where it says several."""
+        """The number of trials if the model has a single one, otherwise None."""
         if self.trials is None:
             return 1
         return int(self.trials.flat[0]) if self.trials.size == 1 else None
@@ -287,12 +287,12 @@ class Observation:
         return bool(np.any(self.trials.max(axis=axes) != self.trials.min(axis=axes)))
 
     def step_axis(self, other: "Observation", *, strict: bool = False) -> int | None:
-        """The axis along which a parent is what is observed in `other` some steps later, as in a Markov chain.
+        """The axis along which a parent is the observations of `other` some steps later, as in a Markov chain.
 
-        With `strict`, so many numbers have to agree that it can hardly be chance. A parent that is `other` itself is no
-        sequence, although data that repeat themselves are the same some steps later.
+        With `strict`, enough numbers have to agree to rule out chance. A parent that is `other` itself is not a
+        sequence, although periodic data are the same some steps later.
         """
-        # This many numbers of two categories agree by chance in one of 4096 cases.
+        # Twelve numbers of two categories agree by chance in one of 4096 cases.
         min_matches = 12 if strict else 2
         arrays = (array for _, array in self.codes if not same_data(array, other.stored))
         axes = (shift_axis(array, other.stored, least=min_matches) for array in arrays)
@@ -300,7 +300,7 @@ class Observation:
 
     @property
     def records_per_step(self) -> int:
-        """The number of records that hold an entry of a chain: its own, and one for each parent that it becomes."""
+        """The number of records with an entry of a chain: its own, and one for each parent in which it recurs."""
         return 1 + sum(shift_axis(array, self.stored) is not None for _, array in self.codes)
 
     def max_records_in_block(self, people: tuple[int, ...]) -> int:
@@ -312,7 +312,7 @@ class Observation:
         return int(np.broadcast_to(self.trials, lengths).sum(axis=merged).max(initial=0))
 
     def records_of(self, people: tuple[int, ...]) -> Counts:
-        """How many records each entry of the axes `people` holds."""
+        """The number of records of each entry of the axes `people`."""
         others = tuple(axis for axis in range(len(self.lengths)) if axis not in people)
         return np.asarray(np.broadcast_to(self._trials, self.lengths).sum(axis=others))
 
@@ -327,10 +327,10 @@ class Observation:
         return self._trials
 
     def totals(self, axes: Sequence[int]) -> Counts:
-        """How many records each entry of some row axes of the table holds by this variable, in the shape of these axes.
+        """The number of this variable's records for each entry of some row axes of the table, in their shape.
 
-        Positions of observations have to decide the entry, and whether a record belongs to the table. No observed value
-        is read.
+        The positions of observations must determine the entry, and whether a record belongs to the table. No observed
+        value is read.
 
         Raises
         ------
@@ -350,10 +350,9 @@ class Observation:
         if np.any(entries.max(axis=by_codes) != entries.min(axis=by_codes)):
             parents = " and ".join(self.likelihood.parents)
             raise refusal("tables by codes", self.name, names="its tables", parent=parents)
-        # Any entry along the axes that codes decide will do.
+        # All entries along the axes of codes are equal.
         placed, trials = _align_axes(entries.max(axis=by_codes), by_position, self.lengths), self._checked_trials()
-        # Axes along which neither the row nor the number of trials differs are many observations, and are not gone
-        # through.
+        # Observations along axes on which neither the row nor the number of trials depends are multiplied, not listed.
         joint = np.broadcast_shapes(placed.shape, trials.shape)
         alike = math.prod(length for length, n in zip(self.lengths, joint, strict=True) if n == 1)
         placed, trials = np.broadcast_to(placed, joint), np.broadcast_to(trials, joint)
@@ -362,7 +361,7 @@ class Observation:
         return totals.reshape(lengths)
 
     def records(self) -> Records:
-        """**Secret**: what is observed, checked; or the errors of :func:`read_counts`."""
+        """**Secret**: the checked observations, or the errors of :func:`read_counts`."""
         values = _integers(_evaluated_input(self.stored, self.name), self.name, in_float32=self.in_float32)
         lengths, parents = self.likelihood.shape(self.table.shape), iter(self.parents)
         row = np.zeros((1,) * len(self.lengths), dtype=np.int64)
@@ -382,9 +381,9 @@ class Observation:
             if np.any(values.sum(axis=-1) != trials):
                 raise _invalid(
                     self.name,
-                    "do not add up to `n` in every row. For shares within rows pass n=counts.sum(axis=-1); for the "
-                    "shares of all cells of a table, observed=counts.ravel() and one Dirichlet of as many. Counts have "
-                    "to be unweighted: PyMC rounds others down, and survey weights belong to the released shares",
+                    "do not add up to `n` in every row. For shares within rows pass n=counts.sum(axis=-1). For the "
+                    "shares of all cells of a table pass observed=counts.ravel(), with one Dirichlet of this length. "
+                    "Use unweighted counts, because PyMC rounds others down, and weight the released shares instead",
                 )
             return Records(values, row, values)
         if np.any(values > trials):
@@ -392,13 +391,13 @@ class Observation:
         return Records(values, row, np.stack([values, trials - values], axis=-1))
 
     def counts(self) -> Counts:
-        """**Secret**: how many records fell into each cell of the table; or the errors of :func:`read_counts`."""
+        """**Secret**: the number of records in each cell of the table, or the errors of :func:`read_counts`."""
         shape, observed = self.likelihood.shape(self.table.shape), self.records()
         if observed.records is None:
-            # How often each category occurs in each row, without an indicator for each record and category.
+            # Count each category in each row, without an indicator for each record and category.
             cells = np.bincount((observed.row * shape[-1] + observed.values).ravel(), minlength=math.prod(shape))
         else:
-            # Records are added up along the axes that no row follows, and then by the row that they feed.
+            # Sum the records along the axes that no row follows, and then by the row that they feed.
             repeated = tuple(axis for axis, length in enumerate(observed.row.shape) if length == 1)
             records = observed.records.sum(axis=repeated, keepdims=True)
             cells = np.zeros((math.prod(shape[:-1]), shape[-1]), dtype=np.int64)
@@ -408,13 +407,13 @@ class Observation:
 
 
 def find_observations(tables: Iterable[Table], model: pm.Model) -> tuple[Observation, ...]:
-    """What a model observes of some of its tables. Numbers of trials are read, and no observed value.
+    """The observed variables of some tables of a model. Numbers of trials are read, observed values are not.
 
     Raises
     ------
     DataError
-        If the number of trials is not made of integers >= 0 that fit the shape of the observations, or that shape does
-        not fit the table.
+        If the numbers of trials are not integers >= 0 that fit the shape of the observations, or that shape does not
+        fit the table.
     """
     return tuple(_observation(table, likelihood, model) for table in tables for likelihood in table.likelihoods)
 
@@ -422,7 +421,7 @@ def find_observations(tables: Iterable[Table], model: pm.Model) -> tuple[Observa
 def _observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observation:
     name, rv = likelihood.name, model.named_vars.get(likelihood.name)
     if rv is None:
-        raise ArgumentError(f"The model has no variable {name!r}. Was the table found in another model?")
+        raise ArgumentError(f"The model has no variable {name!r}. Does the table belong to another model?")
     kind, stored = KINDS[likelihood.kind], stored_observations(rv, model)
     shape, row_lengths = stored_shape(stored), likelihood.shape(table.shape)[:-1]
     lengths = shape[: len(shape) - kind.core]
@@ -438,12 +437,12 @@ def _observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Obser
     if size is not None and tuple(_evaluated_input(size, name)) != lengths:
         raise _invalid(name, "do not have the shape that the variable declares")
     parents = parents_of(rv, kind, model) if likelihood.parents else ()
-    # PyMC would repeat an array of another shape, and one person's parents would move many records.
+    # PyMC would repeat an array of another shape, and one person's parents would change many records.
     if any(stored_shape(array) != parent.lengths(lengths) for parent in parents for array in parent.stored):
         raise _invalid(
             name,
             "do not have one code for each observation. Repeat codes that several observations share, as "
-            "np.repeat(codes[:, None], n, axis=1) does, and pass unit= for whose records they are",
+            "np.repeat(codes[:, None], n, axis=1) does, and pass unit= for the axis of the people",
             "parents",
         )
     dims = model.named_vars_to_dims.get(name) or (None,) * len(shape)
@@ -454,7 +453,7 @@ def _observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Obser
     trials, numbered = _trials_of(rv, kind, lengths), tuple[int, ...]()
     if trials is not None:
         parameter = trials_parameter(rv, kind)
-        # PyMC gives a number that is written for all of them axes of length 1, which are none of its own.
+        # PyMC adds axes of length 1 to a single number for all observations.
         written_axes = {
             axis + len(lengths) - parameter.type.ndim for axis in origin(parameter, through_rounding=True)[1]
         }

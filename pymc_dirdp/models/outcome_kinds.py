@@ -1,4 +1,4 @@
-"""Which of three kinds an observed variable is: observations of people, their trials, or numbers of people."""
+"""Reads observed variables of three kinds: observations of people, trials of people, and numbers of people."""
 
 import copy
 import math
@@ -31,10 +31,10 @@ from pymc_dirdp.models.questions import Answer
 def with_shares(model: pm.Model, options: ModelOptions) -> pm.Model:
     """A model in which the shares of a BetaBinomial or DirichletMultinomial are a free variable.
 
-    That is the same distribution of what is observed, and given the shares its trials are independent. All other
-    variables are those of the model itself, which is left as it is; without such a variable it is returned.
+    The distribution of the observations is the same, and given the shares the trials are independent. All other
+    variables are those of the model itself, which does not change. A model without such a variable is returned itself.
     """
-    # Distributions whose trials are not independent given the free variables, and what they are made of.
+    # Distributions whose trials are not independent given the free variables, and their components.
     parts = {
         "BetaBinomial": (pm.Beta, pm.Binomial),
         "DirichletMultinomial": (pm.Dirichlet, pm.Multinomial),
@@ -49,7 +49,7 @@ def with_shares(model: pm.Model, options: ModelOptions) -> pm.Model:
     for rv in compound:
         name, stored, (trials, *prior) = str(rv.name), stored_observations(rv, model), parameters(rv)[1]
         if f"{name}_p" in model.named_vars:
-            raise ArgumentError(f"{f'{name}_p'!r} is a variable of the model, which needs the name. Rename it.")
+            raise ArgumentError(f"The private model needs the name {f'{name}_p'!r}. Rename this variable.")
         for argument in prior:
             refuse_observed_elsewhere(name, argument, model)
             _refuse_private_trials(name, argument, trials, options)
@@ -66,7 +66,7 @@ def with_shares(model: pm.Model, options: ModelOptions) -> pm.Model:
 
 
 def private_trials(trials: Node, options: ModelOptions) -> list[Node]:
-    """The stored arrays that say how many trials there are, where that is private."""
+    """The stored arrays of the numbers of trials, if these are private."""
     return [] if options.records_are_public else _stored_numbers(trials)
 
 
@@ -76,24 +76,24 @@ def _stored_numbers(trials: Node) -> list[Node]:
 
 
 def _refuse_private_trials(name: str, graph: Node, trials: Node, options: ModelOptions) -> None:
-    """Refuse probabilities that read private numbers of trials: the private model would hold them."""
+    """Refuse probabilities that read private numbers of trials, because the private model would contain these."""
     private = private_trials(trials, options)
     for node in filter(is_stored, ancestors([graph])):
         if any(same_data(node, array) for array in private):
             raise model_refusal(
                 name,
-                "has probabilities that read its numbers of trials, which add-remove keeps private",
+                "has probabilities that read its numbers of trials, which are private under add-remove",
                 f"Pass adjacency='replace-one' and public=[{name!r}] if anybody may know them, or leave them out.",
             )
 
 
 def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, options: ModelOptions) -> Outcomes:
-    """Read one observed variable.
+    """The outcomes of one observed variable.
 
     Raises
     ------
     UnsupportedModelError, ArgumentError
-        It names the variable, the reason and a way out.
+        The error names the variable, the reason and a way out.
     """
     name = str(rv.name)
     op_name = operation(rv)
@@ -117,18 +117,18 @@ def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, options: ModelOptio
 
 
 def has_several_trials(rv: Node, options: ModelOptions) -> bool:
-    """Whether an observation of a variable may be that of several people. A private number of trials may be any."""
+    """Whether an observation of a variable may hold several people. With private numbers of trials it may."""
     if operation(rv) not in TRIALS or rv.name in options.count_variables:
         return False
     trials = parameters(rv)[1][0]
-    # Numbers of trials that may be data are not looked at.
+    # Numbers of trials that may be data are not read.
     if _stored_numbers(trials) or any(map(is_random, ancestors([trials]))):
         return True
     return not bool(np.all(evaluate(trials) == 1))
 
 
 def ask_whose_trials(model: pm.Model, options: ModelOptions) -> None:
-    """Ask whose trials an observed variable holds, where nobody has said it."""
+    """Ask whose trials an observed variable holds, unless the options say it."""
     if options.specifies_trials:
         return
     for rv in model.observed_RVs:
@@ -158,7 +158,7 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, o
     for node in ancestors([trials, p]):
         if is_random(node) or any(node is stored_observations(other, model) for other in model.observed_RVs):
             raise model_refusal(
-                name, "depends on what is observed elsewhere", "Observe both together, as one Multinomial variable."
+                name, "depends on another observed variable", "Observe both together, as one Multinomial variable."
             )
     refuse_observed_elsewhere(name, p, model)
     _refuse_private_trials(name, p, trials, options)
@@ -171,7 +171,7 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, o
             for other in model.observed_RVs
         ):
             raise model_refusal(
-                name, "has a number of trials that is observed elsewhere", "Take adjacency='add-remove'."
+                name, "has a number of trials that another variable observes", "Pass adjacency='add-remove'."
             )
         if not options.is_public(name):
             raise model_question(
@@ -210,7 +210,7 @@ def _counts(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, o
         raise model_refusal(name, "has vectors as observations", "Pass contribution=1 if each trial is another person.")
     if options.records_are_public:
         raise ArgumentError(
-            f"count_variables=[{name!r}] has a private number of people. Pass adjacency='add-remove', or leave it out."
+            f"The number of people in count_variables=[{name!r}] is private. Leave adjacency='replace-one' out."
         )
     size = math.prod(shape)
     options.check_cells(name, size)
@@ -228,7 +228,7 @@ def _counts(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, o
 
 
 def _numbers(name: str, records: pm.Model) -> NDArray[np.int64]:
-    """The observations as integers from 0 on; an error that shows none of them."""
+    """The observations as integers >= 0, or an error that shows none of them."""
     values = np.asarray(evaluate(stored_observations(records[name], records)))
     proper = values.dtype.kind in "biuf" and np.all(np.isfinite(values) & (values >= 0) & (values == np.floor(values)))
     if not proper:

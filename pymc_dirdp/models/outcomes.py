@@ -1,9 +1,9 @@
-"""What one observation of any discrete model can be, and how likely that is: outcomes by rows of public covariates.
+"""The outcomes of one observation of any discrete model and their probabilities, by rows of public covariates.
 
-The log-probabilities are graphs over inputs that stand for the free variables. That comes first, because PyMC may
-derive a log-probability by drawing a new random variable (`pm.Censored` does), and then it is no function of the free
-variables any more. Everything that is found is checked at three random points against PyMC's own log-probability with
-an entry for each record, for covariates that are made up; no record is looked at.
+The log-probabilities are graphs over inputs that replace the free variables. The replacement comes first, because PyMC
+may derive a log-probability by drawing a new random variable (`pm.Censored` does), which no longer depends on the free
+variables. All results are checked at three random points against PyMC's own log-probability with an entry for each
+record, for made-up covariates. No record is read.
 """
 
 import itertools
@@ -54,18 +54,18 @@ from pymc_dirdp.sampling.bits import generator
 @final
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """A free variable with an entry for each person, which is integrated out by a rule of quadrature.
+    """A free variable with an entry for each person, which is integrated out by quadrature.
 
     Attributes
     ----------
     variable : Variable
         The free variable.
     input : Variable
-        What differs between people: a vector with an entry for each of them.
+        A vector with an entry for each person.
     formula : Variable
         The free variable as a function of the input and of other free variables.
     nodes, log_weights : array
-        The values that the input of a person takes, and the logarithms of their probabilities.
+        The quadrature nodes for the input of a person, and the logarithms of their weights.
     """
 
     variable: Node
@@ -78,7 +78,7 @@ class Effect:
 @final
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """The free variables of a model, with inputs in their places, and values of these at random points.
+    """The inputs that replace the free variables of a model, and their values at random points.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Inputs:
     points : list of list of array
         Values of the inputs.
     effect : Effect or None
-        That of each person, which is no free variable of the private model.
+        The effect of each person, which is not a free variable of the private model.
     """
 
     by_variable: dict[Node, Node]
@@ -96,7 +96,7 @@ class Inputs:
 
     @classmethod
     def from_model(cls, model: pm.Model, free: Sequence[Node], effect: Effect | None = None) -> "Inputs":
-        """Those of a model: near its initial point, because draws from a prior may be no proper values."""
+        """The inputs of a model. The points are near its initial point, because a prior may have no proper draws."""
         start, rng = initial_point(model, seed=1), generator(1)
         values = [model.rvs_to_values[rv] for rv in free]
         constrained = compile_plain(values, model.replace_rvs_by_values(list(free)))
@@ -115,7 +115,7 @@ class Inputs:
         return graph_replace([variable], self.by_variable, strict=False)[0]
 
     def function(self, graph: Node, *others: Node) -> Callable[..., list[NDArray[np.float64]]]:
-        """The values of a graph at all points, as a function of other inputs or of stored arrays in their place."""
+        """A function of other inputs or stored arrays that returns the values of a graph at all points."""
         places = {node: node.type() for node in others}
         compiled = compile_plain(
             [*self.by_variable.values(), *places.values()], graph_replace([graph], places, strict=False)[0]
@@ -142,23 +142,23 @@ class Outcomes:
     name : str
         The observed variable.
     kind : {"records", "trials", "counts"}
-        What one person is: an observation, one of its trials, or one of those that it counts.
+        What one person is: an observation, one of its trials, or one of the people that it counts.
     labels : tuple
-        Of the outcomes; of counts, of the observations.
+        Labels of the outcomes; for counts, labels of the observations.
     rows : tuple
-        Labels of the rows of covariates; one of them where there are no covariates.
+        Labels of the rows of covariates; a single one without covariates.
     log_p : Variable
-        Their log-probabilities as functions of the inputs, shape (rows, outcomes), or (rows, nodes, outcomes) until
-        the effect of each person is integrated out; of counts, the log-probability of `value`.
+        Log-probabilities of the outcomes as functions of the inputs, shape (rows, outcomes), or (rows, nodes, outcomes)
+        until the effect of each person is integrated out; for counts, the log-probability of `value`.
     value : Variable or None
-        Of counts: what is observed.
+        For counts, the observed value.
     totals : tuple of int, or None
         The public numbers of records of the rows; None if they are private.
     n_records : int or None
         The number of records where one observation is one person; None elsewhere.
     read : callable
-        What it reads of the records of a model, and only this looks at them: the counts; where one observation is one
-        person, the row and the outcome of each record, by number.
+        Reads the records of a model, which nothing else does. Returns the counts; if one observation is one person, the
+        numbers of the row and the outcome of each record.
     """
 
     name: str
@@ -173,7 +173,7 @@ class Outcomes:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The public numbers of records of the rows, or of all of them."""
+        """The public numbers of records of the rows, or of all rows together."""
         return (self.n_records or 0,) if self.totals is None else self.totals
 
     def counts(self, records: pm.Model) -> NDArray[np.int64]:
@@ -195,10 +195,10 @@ def n_row_arrays(graph: Iterable[Node], n: int, rv: Node) -> list[Node]:
 
 
 def inputs_by_model(rv: Node) -> set[Node]:
-    """What the operations and distributions read that a model itself puts before a variable.
+    """The inputs that a model itself passes to the operations and distributions before a variable.
 
-    PyMC writes sizes and single numbers as arrays of one entry, which it takes out by their place, or which stand
-    beside these. The covariate of a single record is here.
+    Sizes and single numbers, which PyMC writes as arrays of one entry, are left out. The covariate of a single record
+    is included.
     """
     inputs = set[Node]()
     for step in {node.owner for node in ancestors([rv]) if node.owner is not None}:
@@ -214,8 +214,8 @@ def inputs_by_model(rv: Node) -> set[Node]:
 def record_arrays(rv: Node, free: Sequence[Node], shape: tuple[int, ...], options: ModelOptions) -> list[Node]:
     """The stored arrays behind an observed variable that have an entry for each record.
 
-    Where the number of records is private, these are the covariates that were said to be private: all others are
-    refused by :func:`_aligned`, which does not ask for the number.
+    If the number of records is private, these are the covariates that `levels` declares private. :func:`_aligned`
+    refuses all others, and does not use the number.
     """
     graph = list(ancestors([rv], blockers=list(free)))
     if options.records_are_public:
@@ -226,17 +226,17 @@ def record_arrays(rv: Node, free: Sequence[Node], shape: tuple[int, ...], option
 def log_probability(rv: Node, value: Any, model: pm.Model, inputs: Inputs, people: int | None = None) -> Node:
     """The log-probability of a value as a function of the inputs alone.
 
-    PyMC gives a variable without dims the shape of the `pm.Data` that it observes, or of an array as numbers. Here it
-    is the shape of the value, so that whatever asks for data afterwards meets none that is there for its shape alone,
-    and no number has to be told from the number of records. So is the length of other data, where it is that of the
-    axis of the people.
+    PyMC gives a variable without dims the shape of the `pm.Data` that it observes, or of an array as numbers. Here the
+    shape of the value replaces it, so that later steps find no data that are read for their shape alone, and no number
+    that may be the number of records. It also replaces the length of other data that are as long as the axis of the
+    people.
     """
     variable = inputs.replaced(rv)
     random: Any = variable.owner.op
     if isinstance(random, RandomVariable):
         state, size, *arguments = variable.owner.inputs
         if isinstance(size, Constant) and size.data is not None:
-            # It is as long as its value then, which PyMC's log-probabilities follow.
+            # Without a size it has the shape of its value.
             variable = random.make_node(state, None, *arguments).outputs[1]
     log_p: Node = pm.logp(variable, value, warn_rvs=False)
     observations = stored_observations(rv, model)
@@ -261,19 +261,19 @@ def log_probability(rv: Node, value: Any, model: pm.Model, inputs: Inputs, peopl
             other = f" ({node.name!r})" if node.name else ""
             raise model_refusal(
                 str(rv.name),
-                f"depends on a random variable that is no free variable of the model{other}",
+                f"depends on a random variable that is not a free variable of the model{other}",
                 "Observe both together, as one variable whose values are all their combinations.",
             )
     return log_p
 
 
 def refuse_observed_elsewhere(name: str, graph: Node, model: pm.Model) -> None:
-    """Refuse a variable of which a stored array is what a variable observes."""
+    """Refuse a variable whose graph reads the observations of a variable."""
     observed = [stored_observations(rv, model) for rv in model.observed_RVs]
     for node in ancestors([graph]):
         if is_stored(node) and node.type.ndim and any(same_data(node, array) for array in observed):
             raise model_refusal(
-                name, "reads what a variable observes", "Observe both together, as one Multinomial variable."
+                name, "reads the observations of a variable", "Observe both together, as one Multinomial variable."
             )
 
 
@@ -283,7 +283,7 @@ def people_axis(rv: Node, model: pm.Model, options: ModelOptions) -> int:
     Raises
     ------
     UnsupportedModelError
-        If nobody said which of several axes it is.
+        If the options do not say which of several axes it is.
     ArgumentError
         If the variable lacks it.
     """
@@ -296,22 +296,22 @@ def people_axis(rv: Node, model: pm.Model, options: ModelOptions) -> int:
         raise model_refusal(
             known.name,
             "has several axes of observations, and a person may have several answers",
-            f"Pass {', or '.join(ways)}, as in {call}. Where people are the entries of several axes together, make "
-            "them one axis by reshape.",
+            f"Pass {', or '.join(ways)}, as in {call}. If people are the entries of several axes together, "
+            "reshape these into one axis.",
         )
     return 0
 
 
-# An observed variable of which one observation is one person: outcomes by rows of covariates.
+# Observed variables in which one observation is one person: outcomes by rows of covariates.
 
 
 def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, options: ModelOptions) -> Outcomes:
-    """The outcomes of an observed variable, of which each observation is a person."""
+    """The outcomes of an observed variable in which each observation is a person."""
     name, core, axis = str(rv.name), core_of(rv), people_axis(rv, model, options)
     batch = shape[: len(shape) - core]
     n = batch[axis] if batch else None
     questions = (*batch[:axis], *batch[axis + 1 :])
-    # People come first. A variable with one axis of observations asks them one question.
+    # The axis of people comes first. A variable with one axis of observations has one question.
     value = pt.tensor(dtype=rv.type.dtype, shape=(*batch[axis : axis + 1], *questions, *shape[len(batch) :]))
     value.name = f"{name}_value"
     log_p: Any = log_probability(
@@ -328,7 +328,7 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     tables = {array: np.repeat(_entries(array, options)[first], len(grid), axis=0) for array in public}
     for array, codes in zip(private, zip(*grid, strict=True), strict=True):
         tables[array] = np.array(codes * len(first), dtype=array.type.dtype)
-    # Three effects tell what the values are, and whether people are mixed.
+    # Three effects are enough to find the values, and to detect that people are mixed.
     few = _with_effects(tables, total_rows, inputs.effect, np.array([-1.3, 0.4, 2.1]))
     short, entry = _with_rows(log_p, value, few, written, model, rv, axis) if batch else (log_p, value)
     try:
@@ -336,14 +336,14 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     except DirdpError:
         raise
     except ValueError:
-        # An array that nobody called a covariate has an entry for each record, and no other number of rows fits it.
+        # An array that is not a covariate has an entry for each record, and fits no other number of rows.
         raise _per_record(name) from None
     options.check_cells(name, total_rows * len(support))
     by_value = _by_value(short, entry, support)
     rows = pt.moveaxis(by_value, 0, -1) if batch else by_value[None]
 
     def made_up(places: NDArray[np.int64]) -> tuple[Node, Node]:
-        """The user's own log-probability of made-up records in these rows, and what stands for the observations."""
+        """The user's own log-probability of made-up records in these rows, and the input for the observations."""
         constants: dict[Node, Node] = {array: pt.constant(entries[places]) for array, entries in few.items()}
         if options.records_are_public:
             return (graph_replace([log_p], constants, strict=False)[0] if constants else log_p), value
@@ -358,7 +358,7 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     if questions:
         flat = (-1, math.prod(questions), len(support))
         answers = Answers.from_logs(name, [logs.reshape(flat) for logs in inputs.at_points(rows)])
-        fewer = "Put answers together or ask fewer questions, put values of covariates together"
+        fewer = "Merge answers or ask fewer questions, merge values of covariates"
         options.check_cells(name, total_rows * answers.cells, smaller=fewer)
         labels = answers.labels(support)
     if (effect := inputs.effect) is not None:
@@ -381,8 +381,8 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
             levels_of_records = evaluate(array).astype(np.int64)
             if np.any(levels_of_records < 0) or np.any(levels_of_records >= length):
                 raise DataError(
-                    f"Some code of {array.name!r} is missing, or is none of 0, ..., {length - 1}, as levels= says. "
-                    "Codes that begin at 1 have to be lowered by 1."
+                    f"Some code of {array.name!r} is missing, or is not one of 0, ..., {length - 1}, as levels= says. "
+                    "Subtract 1 from codes that begin at 1."
                 )
             row = row * length + levels_of_records
         return row, codes
@@ -397,7 +397,7 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
 def _with_effects(
     tables: Mapping[Node, NDArray[Any]], rows: int, effect: Effect | None, values: NDArray[np.float64]
 ) -> dict[Node, NDArray[Any]]:
-    """The covariates of the rows of a table, of which each is met once with each value of the effect of a person."""
+    """The covariates of the rows of a table, each row combined with each value of the effect of a person."""
     if effect is None:
         return dict(tables)
     repeated = {array: np.repeat(entries, len(values), axis=0) for array, entries in tables.items()}
@@ -407,12 +407,12 @@ def _with_effects(
 def _aligned(
     log_p: Node, value: Node, n: int, model: pm.Model, rv: Node, inputs: Inputs, options: ModelOptions
 ) -> tuple[list[Node], int | None]:
-    """The stored arrays in a graph that have an entry for each record, and the length that stands for their number.
+    """The stored arrays in a graph with an entry for each record, and the length that is the number of records.
 
-    Where the number of records is public, they are those of its length. Where it is private, nothing may depend on
-    which other lengths equal it by chance: an array has an entry for each record if the graph has a length of its own
-    unless that array is given one that is not known. For the same reason a length that is written into the graph is
-    that of records only if the graph has a length of its own otherwise; None if no such length is.
+    If the number of records is public, these are the arrays of this length. If it is private, nothing may depend on
+    other lengths that equal it by chance. An array then has an entry for each record if the graph has a fixed length
+    unless the length of that array is unknown. For the same reason, a length in the graph is the number of records only
+    if the graph has a fixed length otherwise. It is None if there is no such length.
     """
     arrays = n_row_arrays(ancestors([log_p]), n, rv)
     if options.records_are_public:
@@ -420,7 +420,7 @@ def _aligned(
     stored = [node for node in ancestors([log_p]) if is_stored(node) and node.type.ndim]
     private = [node for node in stored if node.name in options.levels]
     others = [array for array in arrays if all(array is not covariate for covariate in private)]
-    # All else has the length that it has.
+    # All other arrays have their actual lengths.
     lengths = {
         variable: np.shape(point) for variable, point in zip(inputs.by_variable.values(), inputs.points[0], strict=True)
     }
@@ -440,7 +440,7 @@ def _aligned(
 
     written = next((length for length in (None, n) if fits(private, length)), n)
     if fits(private, written):
-        # Whether an array that is added up, or chosen from, has an entry for each record is not to be seen, also in the
+        # An array that is summed or indexed does not show whether it has an entry for each record, not even in the
         # user's own log-probability. PyMC writes the lengths of a reshape as such an array, which nothing else reads.
         steps = [node.owner for node in ancestors([log_p]) if node.owner is not None]
         read = {array for step in steps for array in (step.inputs[:1] if isinstance(step.op, Reshape) else step.inputs)}
@@ -449,8 +449,8 @@ def _aligned(
         if options.public is not True and any(nameless):
             raise model_question(
                 str(rv.name),
-                "reads an array of numbers without a name, which add-remove keeps private if it was made of records",
-                "If anybody may know it, pass public=True, or write it as a pm.Data and name that in public=[...].",
+                "reads an array of numbers without a name, which may be computed from records",
+                "If anybody may know it, pass public=True, or make it a pm.Data and pass its name in public=[...].",
                 Answer({"public": True}),
             )
         return private, written
@@ -470,7 +470,7 @@ def _by_value(log_p: Node, entry: Node, values: NDArray[np.int64]) -> Any:
 def jointly_observed(outcomes: Sequence[Outcomes], options: ModelOptions) -> Outcomes:
     """The answers of the same people to several questions, as one variable whose values are all combinations.
 
-    Given the free variables the answers of a person are independent, as the model has them, so the log-probability of a
+    In the model, the answers of a person are independent given the free variables, so the log-probability of a
     combination is the sum of those of its parts.
 
     Raises
@@ -489,8 +489,8 @@ def jointly_observed(outcomes: Sequence[Outcomes], options: ModelOptions) -> Out
     ):
         raise model_refusal(
             name,
-            "is no set of answers of the same people",
-            "Put together observed variables of which each has an entry for each person, with the same covariates.",
+            "is not a set of answers of the same people",
+            "Combine observed variables that have an entry for each person and the same covariates.",
         )
     options.check_cells(name, rows * cells)
     places = list(itertools.product(*(range(len(outcome.labels)) for outcome in outcomes)))
@@ -518,26 +518,26 @@ def jointly_observed(outcomes: Sequence[Outcomes], options: ModelOptions) -> Out
 def _covariates(
     name: str, arrays: Sequence[Node], model: pm.Model, options: ModelOptions
 ) -> tuple[list[Node], list[Node]]:
-    """Which of the arrays with an entry for each record are public, and which private, as stated for each."""
+    """The public and the private arrays among those with an entry for each record, as declared."""
     observed = [stored_observations(rv, model) for rv in model.observed_RVs]
     private = [array for array in arrays if array.name in options.levels]
     for array in arrays:
         if any(array is other or (array not in private and same_data(array, other)) for other in observed):
             raise model_refusal(
                 name,
-                "is explained by what another variable observes",
+                "has the observations of another variable as a predictor",
                 "Observe both together, as one variable whose values are all their combinations.",
             )
         if array in private:
             if array.type.ndim != 1 or np.dtype(array.type.dtype).kind not in "iu":
-                raise ArgumentError(f"levels= is for codes, and {array.name!r} is no vector of integers.")
+                raise ArgumentError(f"levels= is for codes, but {array.name!r} is not a vector of integers.")
             continue
         if any(same_data(array, other) for other in private):
             raise model_refusal(
-                name, "reads one covariate as public and private", "Use the same pm.Data in all places of the model."
+                name, "reads one covariate as public and private", "Use the same pm.Data throughout the model."
             )
         if not options.is_public(array.name):
-            # Those without a name are asked for together with all others.
+            # One answer covers covariates without a name and all others.
             open_names = [other.name for other in arrays if other not in private and not options.is_public(other.name)]
             public = True if None in open_names else tuple(dict.fromkeys(map(str, open_names)))
             answer_options = {"public": public} | ({} if options.records_are_public else {"adjacency": "replace-one"})
@@ -558,14 +558,14 @@ def _covariates(
             )
         if not options.records_are_public:
             raise ArgumentError(
-                f"public={array.name!r} tells how many records there are, which add-remove keeps private. Pass "
+                f"public={array.name!r} reveals the number of records, which is private under add-remove. Pass "
                 f"levels={{{str(array.name)!r}: k}} instead, or adjacency='replace-one'."
             )
     return [array for array in arrays if array not in private], private
 
 
 def _entries(array: Node, options: ModelOptions) -> NDArray[Any]:
-    """The entries of a public covariate; where nobody has said that it is public, two values in turn that fit most."""
+    """The entries of a public covariate; if the library only assumes that it is public, two typical values in turn."""
     if not options.assumed:
         return evaluate(array)
     n, *others = stored_shape(array)
@@ -577,7 +577,7 @@ def _entries(array: Node, options: ModelOptions) -> NDArray[Any]:
 def _patterns(
     name: str, public: Sequence[Node], n: int, options: ModelOptions
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A record with each of the different values of the public covariates, in order, and which of these each has."""
+    """A record with each distinct value of the public covariates, in order, and the number of each record's value."""
     if not public:
         return np.zeros(1, dtype=np.int64), np.zeros(n, dtype=np.int64)
     flat = np.concatenate([_entries(array, options).reshape(n, -1).astype(np.float64) for array in public], axis=1)
@@ -588,10 +588,10 @@ def _patterns(
 
 
 def _labels_of_codes(array: Node, rv: Node, model: pm.Model, inputs: Inputs) -> tuple[str, ...]:
-    """What the codes of a covariate are called: as the dim along which it chooses entries of a variable of the model.
+    """Labels of the codes of a covariate: those of the dim along which it chooses entries of a variable of the model.
 
-    Empty if it chooses along no such dim, or along several that disagree. Only dims of free variables are read, which
-    the private model has as well; that of a Deterministic may name the people.
+    Empty if it chooses along no such dim, or along several that disagree. Only dims of free variables are used, which
+    the private model has as well. The dim of a Deterministic may name the people.
     """
     if array.type.ndim != 1 or np.dtype(array.type.dtype).kind not in "iu":
         return ()
@@ -616,7 +616,7 @@ def _labels_of_codes(array: Node, rv: Node, model: pm.Model, inputs: Inputs) -> 
 def _row_labels(
     tables: Mapping[Node, NDArray[Any]], rows: int, code_labels: Mapping[Node, tuple[str, ...]]
 ) -> tuple[Any, ...]:
-    """What the rows are called: by the values of the covariates, or by what these codes are called."""
+    """Labels of the rows, from the values of the covariates or the labels of their codes."""
     if not tables:
         return (0,)
     labels = []
@@ -628,7 +628,7 @@ def _row_labels(
                 entries = code_labels[array][int(table[row])]
             parts.append(f"{array.name or f'x{k}'}={entries if table[row].size == 1 else f'({entries})'}")
         labels.append("; ".join(parts))
-    # Labels may hold what stands between them, or look like codes.
+    # Labels may contain the separators, or look like codes.
     return _row_labels(tables, rows, {}) if code_labels and len(set(labels)) < rows else tuple(labels)
 
 
@@ -659,10 +659,10 @@ def _with_length(
     rv: Node,
     axis: int,
 ) -> tuple[Node, Node]:
-    """The log-probability of so many rows, or of a number that is not known, with what stands in place of covariates.
+    """The log-probability of another number of rows, which may be unknown, with replacements for the covariates.
 
-    The lengths are what is written into the graph as the number of records, if anything, and that of rows. The graph
-    is rebuilt from its inputs, so that the shapes of all nodes follow.
+    The lengths are the number of records in the graph, if there is one, and the number of rows. The graph is rebuilt
+    from its inputs, so that the shapes of all nodes follow.
     """
     n, rows = lengths
     entry = pt.tensor(dtype=value.type.dtype, shape=(rows, *value.type.shape[1:]), name=value.name)
@@ -688,7 +688,7 @@ def _with_length(
 
 
 def _length(old: Node, new: Node, n: int | None, rows: Node) -> Node:
-    """A length of an array: the number of rows where it was that of records. Where that is wrong, a check finds it."""
+    """A length of an array, with the number of rows instead of that of records. A check detects a wrong one."""
     leaves = [node for node in ancestors([old]) if node.owner is None]
     if new is not old or not all(isinstance(node, Constant | SharedVariable) for node in leaves):
         return new
@@ -700,15 +700,15 @@ def _length(old: Node, new: Node, n: int | None, rows: Node) -> Node:
 def _per_record(name: str) -> UnsupportedModelError:
     return model_refusal(
         name,
-        "has something for each record that is no array of covariates, such as an effect of single persons, or mixes "
-        "records, as a mean of a covariate does",
-        "Compute means before the model. Write what differs between records as pm.Data with an entry for each, and "
+        "has something for each record that is not a covariate, such as an effect of single persons, or mixes records, "
+        "as a mean of a covariate does",
+        "Compute means before the model. Pass what differs between records as pm.Data with an entry for each, and "
         "choose effects of groups by codes, as in effect[group].",
     )
 
 
 def _support(rv: Node, short: Node, entry: Node, core: int, inputs: Inputs, options: ModelOptions) -> NDArray[np.int64]:
-    """The values of one observation: those that were said, or all that have a probability."""
+    """The values of one observation: those in `support`, or all with a positive probability."""
     name = str(rv.name)
     if name in options.support:
         listed_values = np.asarray(options.support[name])
@@ -724,14 +724,14 @@ def _support(rv: Node, short: Node, entry: Node, core: int, inputs: Inputs, opti
         return listed_values.astype(np.int64)
     if core:
         trials = (
-            " Or pass contribution=1 in place of unit= if each trial is another person."
+            " Or pass contribution=1 instead of unit= if each trial is another person."
             if operation(rv) in TRIALS
             else ""
         )
         raise model_refusal(
             name, "has vectors as observations", f"Pass support={{{name!r}: [...]}}, a list of all of them.{trials}"
         )
-    # The values that are tried, and values far out that tell whether the support ends.
+    # The values to try, and values far out that show whether the support ends.
     near, far_out = np.arange(-50, 256), (10**4, 10**6)
     tried = np.concatenate([near, far_out])
     possible = np.zeros(len(tried), dtype=bool)
@@ -747,17 +747,17 @@ def _support(rv: Node, short: Node, entry: Node, core: int, inputs: Inputs, opti
         )
     support = tried[possible]
     if len(support) < 2:
-        raise model_refusal(name, "has one value only", "Nothing is learnt from it: leave it out.")
+        raise model_refusal(name, "has one value only", "It contains no information, so leave it out.")
     return support.astype(np.int64)
 
 
 def _check_outcomes(name: str, rows: Node, inputs: Inputs) -> None:
-    """Add up the probabilities of the outcomes."""
+    """Check that the probabilities of the outcomes add up to 1."""
     for logs in inputs.at_points(rows):
         if not np.all(np.abs(np.exp(logs).sum(axis=-1) - 1) <= 1e-6):
             raise model_refusal(
                 name,
-                "has more values than those that were found or said: their probabilities do not add up to 1",
+                "has more values than those that were found or listed: their probabilities do not add up to 1",
                 f"List all values of one observation as support={{{name!r}: [...]}}.",
             )
 
@@ -770,12 +770,12 @@ def _check_records(
     made_up: Callable[[NDArray[np.int64]], tuple[Node, Node]],
     inputs: Inputs,
 ) -> None:
-    """Compare with PyMC's own log-probability of n made-up records; if n is private, of another number than of rows."""
+    """Compare with PyMC's own log-probability of n made-up records; if n is private, of one more than of rows."""
     short = inputs.at_points(rows)
     total = len(short[0])
     n = total + 1 if n is None else n
-    # Every row is met once, as far as there are records; and all records in one row tell what mixes records, as a mean
-    # of a covariate does.
+    # Each row occurs once, as far as there are records. All records in one row detect a graph that mixes records, as a
+    # mean of a covariate does.
     met = [(np.arange(n) + shift) % total for shift in range(0, total, max(n, 1))]
     for places in [*met, *(np.full(n, row) for row in sorted({0, total - 1}))]:
         whole, value = made_up(places)
@@ -784,7 +784,7 @@ def _check_records(
             try:
                 expected = inputs.at_points(whole, (value, repeated))
             except (ValueError, AssertionError, IndexError):
-                # An array has the number of records as its length, and was taken for no covariate.
+                # An array is as long as there are records, but was not recognised as a covariate.
                 raise _per_record(name) from None
             for computed, reference in zip(short, expected, strict=True):
                 if not np.allclose(computed[places][..., k], reference, rtol=1e-9, atol=1e-9):
@@ -792,14 +792,14 @@ def _check_records(
 
 
 def _codes(name: str, values: NDArray[Any], support: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The place of each observation among the values; an error that shows none of them."""
+    """The position of each observation among the values, or an error that shows none of them."""
     wrong = DataError(
         f"Some observation of {name!r} is missing, or is a value that its distribution cannot have. Check the data. "
         "Categories are coded from 0, so subtract 1 from answers of 1 to 5."
     )
     if values.dtype.kind not in "biuf" or not np.all(np.isfinite(values)):
         raise wrong
-    # The size is written out, as there may be no record.
+    # The size is written out, because there may be no record.
     flat, known = (array.reshape(len(array), math.prod(array.shape[1:])) for array in (values, support))
     codes = np.full(len(flat), -1, dtype=np.int64)
     for k, array in enumerate(known):

@@ -1,4 +1,4 @@
-"""A free variable with an entry for each person: it is integrated out, as the private model must not hold it.
+"""Free variables with an entry for each person are integrated out, because the private model must not have them.
 
 Given its effect, the answers of a person are independent. So a combination of answers has the probability
 `sum_j w_j prod_i p(answer_i | effect_j)` with the nodes and weights of a rule of quadrature.
@@ -22,31 +22,31 @@ from pymc_dirdp.models.privacy_unit import as_code
 
 _graphs: Any = pt
 
-# How a free variable is a function of its parameters and of a standard normal one.
+# A free variable as a function of its parameters and of a standard normal variable.
 _FORMULAS = {
     "Normal": lambda mean, sd, standard: mean + sd * standard,
     "LogNormal": lambda mean, sd, standard: pt.exp(mean + sd * standard),
 }
 _WAYS = (
     "Give each person one effect with a pm.Normal prior, whose mean and standard deviation may be free variables or "
-    "functions of covariates; or groups of people an effect, chosen by a covariate of codes, as in effect[group]; or "
-    "integrate it out yourself, in the probabilities of all combinations of answers."
+    "functions of covariates. Or give groups of people an effect, chosen by a covariate of codes, as in effect[group]. "
+    "Or integrate it out yourself, in the probabilities of all combinations of answers."
 )
 
 
 def normal_rule(nodes: int = 171, *, reach: float = 8.5) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Equally spaced nodes for a standard normal variable, and the logarithms of their weights.
 
-    For a smooth function the error falls with exponential speed in the distance of the nodes, as the trapezoidal rule
-    has it. With as many nodes, Gauss-Hermite quadrature is far less exact for effects of large standard deviations: it
-    spends most of its nodes where nobody is, and has few where a logistic function rises.
+    This is the trapezoidal rule, whose error for a smooth function decreases exponentially with the density of the
+    nodes. Gauss-Hermite quadrature with as many nodes is far less accurate for effects with large standard deviations.
+    It has most of its nodes where nobody is, and few where a logistic function rises.
 
     Parameters
     ----------
     nodes : int, default 171
-        Their number. The tests double it for up to 12 answers and standard deviations up to 3.
+        Number of nodes. The tests compare it with twice as many for up to 12 answers and standard deviations up to 3.
     reach : float, default 8.5
-        The largest node. Beyond it is a probability of 2e-17.
+        Largest node. The probability beyond it is 2e-17.
 
     Examples
     --------
@@ -59,12 +59,12 @@ def normal_rule(nodes: int = 171, *, reach: float = 8.5) -> tuple[NDArray[np.flo
 
 
 def refuse_long_format(model: pm.Model, options: ModelOptions) -> None:
-    """Refuse records one after the other that choose the effects of their people by codes.
+    """Refuse records in long format, which choose the effects of their people by codes.
 
     Raises
     ------
     UnsupportedModelError
-        It has the way to a table of a row for each person.
+        The error shows how to make a table with a row for each person.
     """
     axes = [axes_of(rv, model).axes for rv in model.observed_RVs]
     for dim in options.unit:
@@ -75,8 +75,8 @@ def refuse_long_format(model: pm.Model, options: ModelOptions) -> None:
                 name = str(model.observed_RVs[0].name)
                 raise model_refusal(
                     name,
-                    f"has no axis {dim!r}: its records stand one after the other, and codes say whose they are",
-                    "Observe a table of a row for each person and a column for each question: answers = np.empty("
+                    f"has no axis {dim!r}: its records are in long format, and codes say whose they are",
+                    "Observe a table with a row for each person and a column for each question: answers = np.empty("
                     f"(people, questions), dtype=int); answers[person, question] = y; then observed=answers, "
                     f'dims=({as_code(dim)}, "question"), with {rv.name}[:, None] for the effects. Everybody has to '
                     "have answered every question.",
@@ -84,15 +84,15 @@ def refuse_long_format(model: pm.Model, options: ModelOptions) -> None:
 
 
 def effect_of_person(model: pm.Model, options: ModelOptions) -> Effect | None:
-    """The free variable with an entry for each person; None if there is none, or nobody said who the people are.
+    """The free variable with an entry for each person; None if there is none, or without a `unit`.
 
-    A variable with dims has an entry for each person if it has their dim. One without dims has it if it is as long as
-    the observations; where their number is private, nothing may depend on that.
+    A variable with dims has an entry for each person if it has their dim. A variable without dims has one if it is as
+    long as the observations, unless their number is private, because nothing may depend on that.
 
     Raises
     ------
     UnsupportedModelError
-        If it is no effect that is known how to integrate out. It has the way out.
+        If it is not an effect that this library can integrate out. The error has a way out.
     """
     if not options.unit:
         return None
@@ -135,13 +135,13 @@ def _shape(rv: Node) -> tuple[int, ...]:
 
 
 def _refuse_unknown(effect: Node, effects: Sequence[Node], model: pm.Model) -> None:
-    """Refuse an effect that is not integrated out by one standard normal variable for each person."""
+    """Refuse an effect that is not a function of one standard normal variable for each person."""
     name, op_name = str(effect.name), operation(effect)
     if len(effects) > 1:
         others = ", ".join(repr(str(rv.name)) for rv in effects[1:])
         raise model_refusal(name, f"has an entry for each person, and so has {others}", _WAYS)
     if op_name not in _FORMULAS or core_of(effect):
-        raise model_refusal(name, f"has an entry for each person, and its prior is no pm.Normal ({op_name})", _WAYS)
+        raise model_refusal(name, f"has an entry for each person, and its prior is not pm.Normal ({op_name})", _WAYS)
     if sum(length > 1 for length in _shape(effect)) > 1:
         raise model_refusal(name, "has several entries for each person", _WAYS)
     for rv in model.free_RVs:
@@ -163,7 +163,8 @@ def integrate_effect(
     Raises
     ------
     UnsupportedModelError
-        If several tables read the effect of a person, as they are not independent without it; or numbers of people do.
+        If several tables read the effect of a person, because they are not independent without it; or if numbers of
+        people read it.
     """
     if effect is None:
         return list(outcomes)

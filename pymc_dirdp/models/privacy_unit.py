@@ -1,6 +1,6 @@
-"""Whose records there are: what the user states, and what one person can change, in numbers and in sentences.
+"""The unit of privacy: the options about people, and the contribution of one person in numbers and in sentences.
 
-It holds public numbers only.
+All numbers here are public.
 """
 
 import difflib
@@ -22,23 +22,23 @@ Unit = str | int | tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class UnitOptions:
-    """The user's checked statements about people. They are public.
+    """Checked options about people. They are public.
 
     Attributes
     ----------
     unit : tuple of str or int
-        The dims or numbers of the axes whose entries are the people; empty if nothing was said.
+        The dims or numbers of the axes whose entries are the people; empty without a unit.
     contribution : int or None
-        How many records of each table a person holds at most, anywhere; with a unit, how many of each observed
-        variable, and the number itself is private. None if nothing was said.
+        The maximum number of records of a person in each table, anywhere; with a unit, in each observed variable, and
+        the number itself is private. None without a bound.
     public : tuple of str
         Observed variables whose number of trials or records anybody may know, and `pm.Data` in priors that anybody may
         know.
     disjoint : tuple of tuple of str, or None
-        Groups of tables or observed variables that are fed by different people.
+        Groups of tables or observed variables that different people feed.
     counted : str or None
-        The column whose entries are the people, where the counts of at most `contribution` records of each of them are
-        observed; None if the counts say nothing of people.
+        The column whose entries are the people, if the model observes counts of at most `contribution` records of each;
+        None for counts without a bound.
     adjacency : str
         The name of the relation between neighbouring data sets.
     """
@@ -62,7 +62,7 @@ class UnitOptions:
 
     @property
     def relation(self) -> Adjacency:
-        """What is replaced or removed."""
+        """The relation between neighbouring data sets."""
         return adjacency_by_name(self.adjacency)
 
     @property
@@ -77,7 +77,7 @@ class UnitOptions:
 
     @property
     def unit_text(self) -> str:
-        """The unit as the user writes it, or what stands in its place."""
+        """The unit as the user writes it, or a phrase for it."""
         if self.counted is not None:
             return f"unit={self.counted!r} of counts"
         if not self.unit:
@@ -86,7 +86,7 @@ class UnitOptions:
 
 
 def as_code(value: object) -> str:
-    """A name, a number, or a list, tuple or dict of these, as it is written in Python with double quotes."""
+    """A name, a number, or a list, tuple or dict of these as Python code with double quotes."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{as_code(key)}: {as_code(entry)}' for key, entry in value.items())}}}"
     if isinstance(value, str):
@@ -110,7 +110,7 @@ def unit_options(
     counted: str | None = None,
     adjacency: AdjacencyName = "replace-one",
 ) -> UnitOptions:
-    """The checked statements, or an ArgumentError if they contradict one another."""
+    """The checked options, or an ArgumentError if they contradict one another."""
     return UnitOptions(
         unit_axes(unit),
         None if contribution is None else integer(1, contribution=contribution),
@@ -134,7 +134,7 @@ def unit_axes(unit: Unit | None) -> tuple[str | int, ...]:
                 f"{type_name(axis)}{' below 0' if isinstance(axis, numbers.Integral) else ''}."
             )
     if not axes or len(set(axes)) < len(axes):
-        raise ArgumentError("Expected unit to name at least one axis, and each of them once.")
+        raise ArgumentError("Expected unit to name at least one axis, and no axis twice.")
     return tuple(axis if isinstance(axis, str) else int(axis) for axis in axes)
 
 
@@ -142,7 +142,7 @@ def unit_axes(unit: Unit | None) -> tuple[str | int, ...]:
 
 
 class HasAxes(Protocol):
-    """An observed variable, as far as its axes are concerned."""
+    """An observed variable with named axes."""
 
     @property
     def name(self) -> str:
@@ -179,8 +179,9 @@ def people_axes(observed: HasAxes, options: UnitOptions) -> tuple[int, ...] | No
     for axis in options.unit:
         if axis in observed.core:
             raise ArgumentError(
-                f"{options.unit_text} is the dim of the categories of {observed.name!r}, so its entries are no people. "
-                f"Name another axis of {observed.name!r}: {', '.join(map(repr, observed.axes)) or 'it has none'}."
+                f"{options.unit_text} is the dim of the categories of {observed.name!r}, so its entries are "
+                f"not people. Name another axis of {observed.name!r}: "
+                f"{', '.join(map(repr, observed.axes)) or 'it has none'}."
             )
         if isinstance(axis, str) and axis in observed.axes:
             people.append(observed.axes.index(axis))
@@ -189,12 +190,12 @@ def people_axes(observed: HasAxes, options: UnitOptions) -> tuple[int, ...] | No
         else:
             return None
     if len(set(people)) < len(people):
-        raise ArgumentError(f"{options.unit_text} names an axis of {observed.name!r} twice. Name each of them once.")
+        raise ArgumentError(f"{options.unit_text} names an axis of {observed.name!r} twice. Name each axis once.")
     return tuple(people)
 
 
 def refuse_unknown_axes(observations: Sequence[HasAxes], options: UnitOptions) -> None:
-    """Refuse a unit that no observed variable has: it is a slip."""
+    """Refuse a unit that no observed variable has."""
     dims = sorted({axis for observed in observations for axis in observed.axes if isinstance(axis, str)})
     n_axes = max((len(observed.axes) for observed in observations), default=0)
     cores = {dim for observed in observations for dim in observed.core}
@@ -202,21 +203,21 @@ def refuse_unknown_axes(observations: Sequence[HasAxes], options: UnitOptions) -
         if isinstance(axis, str) and axis not in dims and axis not in cores:
             similar = difflib.get_close_matches(axis, dims, n=1, cutoff=0.4)
             known = f"They have {', '.join(map(repr, dims))}." if dims else "Name axes with dims=, or give a number."
-            known += " Pass contribution=1 in its place if each record, or each trial, is another person."
+            known += " Pass contribution=1 instead if each record, or each trial, is another person."
             hint = f"Did you mean {similar[0]!r}?" if similar else known
             if axis in ("record", "trial"):
-                hint = "If every record is that of another person, pass contribution=1 in place of unit=."
-            raise ArgumentError(f"unit={axis!r} is no dim of any observation. {hint}")
+                hint = "If every record is that of another person, pass contribution=1 instead of unit=."
+            raise ArgumentError(f"unit={axis!r} is not a dim of any observation. {hint}")
         if isinstance(axis, int):
             if axis >= n_axes:
                 raise ArgumentError(
-                    f"unit={axis} is no axis of any observation. They have {n_axes} at most, from 0 on."
+                    f"unit={axis} is not an axis of any observation. They have at most {n_axes}, numbered from 0."
                 )
-            # The number of an axis may be one dim in one observed variable and another dim in another.
+            # The same number may stand for different dims of different observed variables.
             dims_of_axis = {
                 observed.axes[axis]: observed.name for observed in observations if axis < len(observed.axes)
             }
-            # An axis without a dim is called by its number.
+            # The name of an axis without a dim is its number.
             dims_of_axis.pop(axis, None)
             if len(dims_of_axis) > 1:
                 (dim, first), (other, second) = list(dims_of_axis.items())[:2]
@@ -226,8 +227,7 @@ def refuse_unknown_axes(observations: Sequence[HasAxes], options: UnitOptions) -
                 )
     if options.unit and all(people_axes(observed, options) is None for observed in observations):
         raise ArgumentError(
-            f"{options.unit_text} names axes that no observation has together, so nobody is such an entry. Name axes "
-            "of one observation, such as "
+            f"{options.unit_text} names axes that no single observation has. Name axes of one observation, such as "
             + " or ".join(f"unit={as_code(observed.axes)}" for observed in observations if observed.axes)
             + "."
         )
@@ -238,22 +238,22 @@ def refuse_unknown_axes(observations: Sequence[HasAxes], options: UnitOptions) -
 
 @dataclass(frozen=True)
 class PrivacyUnit:
-    """What one person can change, in numbers and in sentences. It is public, and holds no graph, model or data.
+    """The contribution of one person, in numbers and in sentences. It is public, and has no graph, model or data.
 
     Attributes
     ----------
     options : UnitOptions
-        What the user said.
+        The options about people.
     shapes : tuple of (str, tuple of int)
         The name and the shape of each table.
     contributions : tuple of (str, Contribution)
-        The name of each table, and the most that one person adds to it.
+        The name of each table, and the contribution of one person to it.
     groups : tuple of tuple of str
         The names of tables that one person's records may feed together.
     n_units : int or None
-        How many units there are, where a unit is an axis and their number is public.
+        The number of units, if a unit is an axis and their number is public.
     others : bool
-        Whether some groups of tables are fed by people who are no entries of the unit.
+        Whether people who are not entries of the unit feed some groups of tables.
     """
 
     options: UnitOptions
@@ -264,7 +264,7 @@ class PrivacyUnit:
     others: bool
 
     def contribution(self, name: str) -> Contribution:
-        """What one person adds to the table of this name."""
+        """The contribution of one person to the table of this name."""
         return self._by_table[name]
 
     @cached_property
@@ -273,7 +273,7 @@ class PrivacyUnit:
 
     @property
     def relation(self) -> Adjacency:
-        """What is replaced or removed."""
+        """The relation between neighbouring data sets."""
         return self.options.relation
 
     @property
@@ -284,7 +284,7 @@ class PrivacyUnit:
     def public_axes(self, name: str) -> tuple[int, ...]:
         """The row axes of a table along which the number of records of each entry is public.
 
-        It is in all data sets that are neighbours of one another, so every inference rests on it.
+        This number is the same in all neighbouring data sets, so every inference may use it.
         """
         if not self.n_records_is_public:
             return ()
@@ -324,15 +324,15 @@ class PrivacyUnit:
 
     @property
     def shared_tables(self) -> str:
-        """In which tables every person has a record, in words; empty where each record is another person."""
+        """The tables in which every person has a record, in words; empty if each record is another person."""
         (names, *others) = self.groups
         if others or len(names) == 1 or any("each" in adds.axes for _, adds in self.contributions):
             return ""
         tables = f"{', '.join(names[:-1])} and {names[-1]}"
-        # So many tables are named in a sentence; more of them are counted.
+        # A sentence names up to five tables, and counts more of them.
         if len(names) > 5:
             tables = f"the {len(names)} tables"
-        # Numbers of records may differ where somebody has said so, and then some people have none in some table.
+        # With these options numbers of records may differ, and then some people have no record in some table.
         most = "at most " if self.options.contribution is not None or self.options.public else ""
         return f"{most}one record in each of {tables}"
 
@@ -351,7 +351,7 @@ class PrivacyUnit:
                 return f"{records_text} replaced; how many of them there are is public{sizes}"
             return f"{records_text} appear or disappear; how many of them there are is private"
         if (unit := self.options.counted) is not None:
-            # Counts know the unit: it may hold any number of records, and a few of them count.
+            # Counts carry the unit, which may hold any number of records, and a few of them count.
             changed = "replaced" if public else "appear or disappear"
             sizes = "public" if public else "private, and so is the number of records"
             return (
@@ -368,7 +368,7 @@ class PrivacyUnit:
 
     @property
     def _fixed_rows_text(self) -> str:
-        """In which tables a record stays in its row, as a part of a sentence."""
+        """The tables in which a record stays in its row, as a part of a sentence."""
         if not self.relation.records_are_public:
             return ""
         fixed, repeated = ([name for name, adds in self.contributions if kind in adds.axes] for kind in ("own", "each"))

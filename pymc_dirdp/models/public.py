@@ -41,22 +41,22 @@ def check_public(
     ----------
     observations : sequence of Observation
     model : pymc.Model
-    stated : UnitOptions
+    options : UnitOptions
     numbered : iterable of str
-        The variables of the same people whose numbers of records differ: `public` may name all of them.
+        The variables of the same people whose numbers of records differ. `public` may name all of them.
 
     Returns
     -------
     idle : dict of str to str
-        The names in `public` that change nothing, and why.
+        The names in `public` that change nothing, with the reason.
 
     Raises
     ------
     UnsupportedModelError
-        If a number of trials that a release would use is, or is computed from, something observed, or holds the same
-        two numbers or more; if the rows of a release would show who takes part; if groups of `disjoint` share data.
+        If a number of trials that a release would use is observed or computed from observations, or has the same
+        numbers, at least two of them; or if the rows of a release would reveal who takes part.
     ArgumentError
-        If `public` names what is no number of trials and in no prior.
+        If `public` names something that is neither a number of trials nor in a prior.
     """
     accepted_names = set(numbered)
     known = may_be_public(observations, model, accepted_names)
@@ -67,19 +67,19 @@ def check_public(
         _refuse_private_lengths(observations, model, options)
     elif not options.is_bounded:
         _refuse_tables_by_codes(observations)
-    # A number of trials is used only under replace-one, or to know what a unit holds where that is not private.
+    # A number of trials is used only under replace-one, or for the records of a unit if their number is not private.
     public = options.relation.records_are_public
     used = not options.is_bounded and (public or bool(options.unit))
     if options.unit:
-        way_out = "add contribution=m, and n_records= for planning: then it is private."
+        way_out = "pass contribution=m, which makes it private, and n_records= for planning."
     else:
-        way_out = "ask for adjacency='add-remove', where the numbers of records are private."
+        way_out = "pass adjacency='add-remove', where the numbers of records are private."
 
     @cache
     def counts(i: int) -> tuple[NDArray[np.int64], ...]:
-        """The counts of its table, and those of each observation of several records; none if the data are wrong.
+        """The counts of a variable's table, and of each observation of several records; none if the data are wrong.
 
-        They may be compared with the numbers of trials of every other variable.
+        Numbers of trials of every other variable may be compared with them.
         """
         try:
             arrays = [read_counts([other for other in observations if other.table is observations[i].table])]
@@ -99,7 +99,7 @@ def check_public(
         if source is not None and observed.name in options.public:
             accepted_names.add(observed.name)
         elif source is not None:
-            named = f"add public={as_code([observed.name])} if anybody may know it, or " if public else ""
+            named = f"pass public={as_code([observed.name])} if anybody may know it, or " if public else ""
             ways = named + way_out
             error = refusal("trials are data", observed.name, source=source, ways=ways[0].upper() + ways[1:])
             raise as_question(error, *([Answer({"public": (observed.name,)})] if public else []))
@@ -109,17 +109,17 @@ def check_public(
 
 
 def may_be_public(observations: Sequence[Observation], model: pm.Model, numbered: Collection[str]) -> list[str]:
-    """The names that `public` may hold, if they change something."""
+    """The names that `public` may contain."""
     counted = [observed.name for observed in observations if observed.trials is not None or observed.name in numbered]
     return list(dict.fromkeys([*counted, *data_in_priors(model)]))
 
 
 def numbers_to_name(numbers: Mapping[str, int], together: Collection[str]) -> list[str]:
-    """The variables with fewer records than others which the same people may feed, where these numbers are public.
+    """The variables with fewer records than others that the same people may feed, where these numbers are public.
 
-    Such a number may count what another variable observes, as the number of buyers among those who signed up does.
-    Nobody can see in a number whether it does. So it has to be said that anybody may know it, always: a comparison with
-    what is observed would tell of the records, and one number may agree by chance. Only public numbers are compared.
+    Such a number may be a count of what another variable observes, such as the number of buyers among those who signed
+    up. The number itself does not show this, so the user always has to declare it public. A comparison with
+    observations would reveal records, and a single number may agree by chance. Only public numbers are compared.
     """
     known = {name: number for name, number in numbers.items() if name in together}
     most = max(known.values(), default=0)
@@ -127,7 +127,7 @@ def numbers_to_name(numbers: Mapping[str, int], together: Collection[str]) -> li
 
 
 def _why_idle(name: str, observations: Sequence[Observation], options: UnitOptions) -> str | None:
-    """Why a name in `public` changes neither what a person can change nor which models are read; None if it does."""
+    """Why a name in `public` changes neither a contribution nor which models are accepted; None if it does."""
     matches = [
         (observed, people_axes(observed, options) if options.unit else None)
         for observed in observations
@@ -147,11 +147,11 @@ def _why_idle(name: str, observations: Sequence[Observation], options: UnitOptio
     ):
         return None
     elif matches[0][1] is not None:
-        why = f"each entry of {options.unit_text} holds as many trials, which is public under replace-one. Please"
+        why = f"each entry of {options.unit_text} has the same number of trials, public under replace-one. Please"
     else:
         why = (
-            "its number of trials is public under replace-one, and decides the number of records of no row: no axis of "
-            f"{name!r} is an axis of rows of its table, or others that feed the table are not named. Please"
+            "its number of trials is public under replace-one, and determines the number of records of no row: no axis "
+            f"of {name!r} is a row axis of its table, or other variables that feed it are not named. Please"
         )
     return f"public={as_code([name])} changes nothing: {why} leave it out."
 
@@ -164,7 +164,7 @@ def _record_stays(table: Table, observations: Sequence[Observation], options: Un
 
 
 def _refuse_tables_by_codes(observations: Sequence[Observation]) -> None:
-    """Refuse codes that decide to which table a record belongs: its number of records would then be data."""
+    """Refuse codes that decide to which table a record belongs, because its number of records would be data."""
     for observed in observations:
         view = observed.likelihood.view
         if view is not None and view.by_codes:
@@ -187,12 +187,12 @@ def _source(
         return None
     trials = trials_parameter(observed.variable, observed.kind)
     if _is_own_total(trials, observed):
-        # Counts have to add up to `n`, so it tells no more than the total of the table, however it is written.
+        # Counts have to add up to `n`, so `n` reveals no more than the total of the table, however it is written.
         return None
     source, _ = origin(trials, through_rounding=True)
     # Complete counts add up to their own number of trials, which is checked itself. Only the total of `n` is used,
-    # unless it tells how many records a person holds. Naive Bayes on counts is written so: each class has as many
-    # records of a feature as the class counts say.
+    # unless it tells how many records a person holds. Naive Bayes on counts is written like this: the counts of classes
+    # are the numbers of records of each feature.
     if not options.unit and is_stored(source):
         same = _holds_several(source) and any(same_data(source, other) for other in complete.values())
         if same or id(source) in complete:
@@ -204,15 +204,15 @@ def _source(
     several = [variable for variable in graph if is_stored(variable) and _holds_several(variable)]
     for i, other in enumerate(observations if several else ()):
         # Its own observations may equal `n` for a good reason: all trials of a Binomial may succeed. In a table of one
-        # category the observations are the numbers of trials, which are looked at themselves.
+        # category the observations are the numbers of trials, which are checked themselves.
         if other.name == observed.name or other.table.n_categories == 1:
             continue
-        # Where a category is empty, all others are the numbers of trials, which are looked at themselves.
+        # If a category is empty, the others add up to the numbers of trials, which are checked themselves.
         complete_here = observed.kind.core and other.kind.core and is_stored(source)
         if complete_here and any(same_numbers(source, cell_counts.sum(axis=-1)) for cell_counts in counts(i)):
             continue
-        # These are counts of one category or of all others, of the first few or of the last few, in each row of the
-        # table or for each observation. Other sums are not recognised.
+        # Compare with the counts of one category or of all others, of the first few or of the last few, in each row of
+        # the table or for each observation. Other sums are not recognised.
         if any(same_data(array, known) for array in several for known in other.arrays) or any(
             same_numbers(array, part) for cell_counts in counts(i) for part in _parts(cell_counts) for array in several
         ):
@@ -221,10 +221,10 @@ def _source(
 
 
 def _data(observations: Iterable[Observation], model: pm.Model) -> dict[int, tuple[Node, int]]:
-    """The nodes that hold what is observed or parents' codes, by identity, with the place of their first observation.
+    """The nodes with observations or codes of parents, by identity, with the position of their first observation.
 
     Constants of PyTensor with equal values are equal to one another, so identity distinguishes them. The nodes stay
-    alive, so that no other one takes the identity of one of them.
+    alive, so that no other node reuses their identity.
     """
     data: dict[int, tuple[Node, int]] = {}
     for i, observed in enumerate(observations):
@@ -261,12 +261,12 @@ def _parts(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
 
 
 def check_counts(tables: Sequence[Table], counts: Mapping[str, NDArray[np.int64]], options: UnitOptions) -> None:
-    """Refuse public numbers that are counts, as far as a look at the counts tells: after a ledger is charged.
+    """Refuse public numbers that equal counts. This reads the counts, so it comes after the charge.
 
     Raises
     ------
     DataError
-        It names a table and no number.
+        If there are such numbers. The error names a table and no number.
     """
     for table in tables if options.n_records_is_public and not options.unit else ():
         if not {likelihood.name for likelihood in table.likelihoods} <= set(options.public):
@@ -279,25 +279,25 @@ def check_counts(tables: Sequence[Table], counts: Mapping[str, NDArray[np.int64]
 def refuse_copies(
     arrays: Iterable[NDArray[Any]], counts: Mapping[str, NDArray[np.int64]], *, no_chance: float = 12
 ) -> None:
-    """Refuse arrays that a release takes for public numbers and that are counts, or counts plus a constant.
+    """Refuse arrays that a release treats as public but that equal counts, or counts plus a constant.
 
-    A prior of `counts + 1` uses the records twice, and would publish them. The counts are looked at, so a ledger is
-    charged before. Counts of one category in all rows, of all others, and of the first or last few are found as well as
-    whole tables. Few or small numbers agree by chance, and so they are no reason for a refusal.
+    A prior of `counts + 1` uses the records twice, and would publish them. This reads the counts, so it comes after the
+    charge. Whole tables are found, and so are the counts of one category in all rows, of all others, and of the first
+    or last few. Few or small numbers may agree by chance and are accepted.
 
     Parameters
     ----------
     arrays : iterable of array
-        What the release takes for public.
+        The arrays that the release treats as public.
     counts : mapping of str to array
         **Secret**: the counts of each table, with its categories along the last axis.
     no_chance : float
-        So many bits have to agree.
+        The minimum number of bits that have to agree.
 
     Raises
     ------
     DataError
-        It names the table whose counts they are.
+        If there are such arrays. The error names the table of the counts.
     """
     # Numbers of trials have rules of their own, and may equal the counts: all trials may succeed.
     trials = [np.squeeze(table.sum(axis=-1)) for table in counts.values()]
@@ -311,7 +311,7 @@ def refuse_copies(
     ]
     for name, table in counts.items():
         for part in map(np.squeeze, (table, *_parts(table)) if written else ()):
-            # The constant takes one of the numbers.
+            # The constant uses up one of the numbers.
             if part.size < 2 or (part.size - 1) * np.log2(part.max() + 1) < no_chance:
                 continue
             if any(array.shape == part.shape and np.ptp(array - part) == 0 for array in written):
@@ -322,10 +322,10 @@ def refuse_copies(
 
 
 def _refuse_stages(name: str, counts: NDArray[np.int64], *, no_chance: float = 12) -> None:
-    """Refuse a table whose rows are the stages of a funnel: those who are counted in one row are asked in the next one.
+    """Refuse a table whose rows are the stages of a funnel: the people counted in one row are the trials of the next.
 
-    Its number of records, which is public, then counts what is observed. The counts are looked at, so a ledger is
-    charged before, and it takes so many bits that agree that it can hardly be chance.
+    Its number of records, which is public, then counts observations. This reads the counts, so it comes after the
+    charge. Enough bits have to agree to rule out chance.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ def _refuse_stages(name: str, counts: NDArray[np.int64], *, no_chance: float = 1
     counts : array of int64
         **Secret**, with the categories along the last axis.
     no_chance : float
-        So many bits have to agree.
+        The minimum number of bits that have to agree.
     """
     totals = counts.sum(axis=-1)
     for axis, counted in product(range(totals.ndim), _parts(counts)):
@@ -344,17 +344,17 @@ def _refuse_stages(name: str, counts: NDArray[np.int64], *, no_chance: float = 1
         for later, earlier in ((trials[1:], outcomes[:-1]), (trials[:-1], outcomes[1:])):
             if np.array_equal(later, earlier) and np.log2(earlier + 1.0).sum() >= no_chance:
                 raise DataError(
-                    f"The numbers of trials of the rows of {name!r} count what is observed in the rows before, so the "
-                    "number of records is no public number. Observe one variable with a category for the last stage "
-                    "that a person has reached; or ask for adjacency='add-remove', where the numbers of records are "
-                    "private; or name the observed variable in public if anybody may know these numbers."
+                    f"The numbers of trials of the rows of {name!r} count what is observed in the rows before, so they "
+                    "are not public. Observe one variable with a category for the last stage that a person has "
+                    "reached; or pass adjacency='add-remove', where the numbers of records are private; or name the "
+                    "observed variable in public= if anybody may know these numbers."
                 )
 
 
 def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model, options: UnitOptions) -> None:
-    """Refuse priors and shapes of a release that depend on the number of observations, private under add-remove."""
+    """Refuse priors and shapes of a release that depend on the number of observations, which is private."""
     lengths: set[Node] = {array for observed in observations for array in observed.arrays}
-    # A unit that is given by numbers of axes has the dims of these axes in each observed variable.
+    # A unit of numbered axes has the dims of these axes in each observed variable.
     people = [{observed.axes[axis] for axis in people_axes(observed, options) or ()} for observed in observations]
     for observed, people_dims in zip(observations, people, strict=True):
         summed = {observed.axes[axis] for axis in observed.summed}
@@ -363,7 +363,7 @@ def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model
         # Rows that are chosen by codes, a part of all rows, and a single row for all may have the people's labels.
         dims = set(observed.table.dims or ())
         labelled = any(unit and unit <= dims for unit in people) if options.unit else private & dims
-        # Where each of them has a row, that is refused by the name of the unit when its contribution is found.
+        # If each person has a row, computing the contribution raises an error that names the unit.
         if labelled and not (people_dims and people_dims <= {observed.axes[axis] for axis in observed.record_axes}):
             raise refusal("labels of people", observed.table.name, observed=observed.name)
     for name in dict.fromkeys(observed.table.name for observed in observations if not observed.integrated):
@@ -372,7 +372,7 @@ def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model
 
 
 def _refuse_rows_of_records(observations: Sequence[Observation], options: UnitOptions) -> None:
-    """Refuse rows that belong to one record: under add-remove the shape would be the private number of records."""
+    """Refuse rows that belong to one record, because the shape would reveal the private number of records."""
     for observed in observations:
         is_single = not observed.has_several_trials if observed.integrated else observed.common_n_trials == 1
         has_row_per_record = observed.integrated or len(observed.shown) == len(observed.lengths)

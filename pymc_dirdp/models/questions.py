@@ -1,4 +1,4 @@
-"""What a model leaves open, and one refusal that asks for all of it, with a call to copy that was tried."""
+"""Questions that a model leaves open, and one error that asks all of them, with a tested call to copy."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -10,28 +10,28 @@ from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.privacy_unit import as_code
 
 ADDED = frozenset({"public", "count_variables", "jointly"})
-"""Options whose names are added to those that were said before."""
+"""Options whose names are added to earlier ones."""
 
 
 @final
 @dataclass(frozen=True)
 class Answer:
-    """A statement that answers a question.
+    """Options that answer a question.
 
     Attributes
     ----------
     options : mapping of str to object
-        The options that say it. Names in `public` and `count_variables`, and groups in `jointly`, are added to those
-        that were said before; other options replace what was said.
+        The options to pass. Names in `public` and `count_variables`, and groups in `jointly`, are added to earlier
+        ones. Other options replace earlier ones.
     why : str
-        When it is true, as the end of a sentence that begins with the options.
+        When the answer is true, as the end of a sentence that begins with the options.
     """
 
     options: Mapping[str, Any]
     why: str = ""
 
     def add_to[Options](self, options: Options) -> Options:
-        """What was said, with this."""
+        """The options with this answer."""
         changed = {}
         for name, value in self.options.items():
             before = getattr(options, name)
@@ -42,14 +42,14 @@ class Answer:
 
 @final
 class OpenQuestionError(UnsupportedModelError):
-    """A model of which something has to be said.
+    """A model that leaves something open.
 
     Parameters
     ----------
     text : str
-        What is open, and the answers in words.
+        The question, and the answers in words.
     answers : sequence of Answer
-        The likeliest comes first.
+        The answers, the likeliest first.
     """
 
     def __init__(self, text: str, answers: Sequence[Answer] = ()) -> None:
@@ -58,24 +58,24 @@ class OpenQuestionError(UnsupportedModelError):
 
 
 def as_question(error: Exception, *answers: Answer) -> OpenQuestionError:
-    """The question whose text is that of a refusal."""
+    """A question with the text of a refusal."""
     return OpenQuestionError(str(error), answers)
 
 
 def read_or_ask[Options, Result](read: Callable[[Options], Result], options: Options, verb: str) -> Result:
-    """What `read` makes of what was said; or one error with all that is open, and a call that answers it.
+    """The result of `read`, or one error with all open questions and a call that answers them.
 
-    The call was tried: with it `read` has no question. So were the other answers that are named. An answer that leads
-    to another refusal is not offered, and if there is no other one, that refusal is the error.
+    The call has been tried, and leaves `read` no question. So have the other answers in the error. An answer that leads
+    to a refusal is not offered. If no answer remains, that refusal is the error.
 
     Parameters
     ----------
     read : callable
-        It raises an :class:`OpenQuestionError` for what has to be said.
-    said : dataclass
-        What was said.
+        It raises an :class:`OpenQuestionError` for each open question.
+    options : dataclass
+        The options that you passed.
     verb : str
-        How the call begins, such as "dirdp.plan(guarantee, model".
+        The beginning of the call, such as "dirdp.plan(guarantee, model".
 
     Raises
     ------
@@ -108,9 +108,9 @@ def _try_answer[Options, Result](
     *,
     later: bool = False,
 ) -> tuple[Options, list[OpenQuestionError]] | None:
-    """What has to be said with an answer, and the questions that it leaves; None if it leads to a refusal.
+    """The complete options with an answer, and the questions that it leaves; None if it leads to a refusal.
 
-    A question that an answer leaves is answered by what was not said yet, so that the search ends.
+    Options that are not set yet answer the questions that an answer leaves, so that the search ends.
     """
     replaced = answer.options.keys() - ADDED - {"adjacency"}
     if later and any(getattr(options, name) not in (None, ()) for name in replaced):
@@ -132,7 +132,7 @@ def _try_answer[Options, Result](
 
 
 def _as_arguments(options: Any, only: Mapping[str, Any] | None = None) -> str:
-    """Statements as the arguments of a call: all that are no default, or only those of some options."""
+    """Options as the arguments of a call: all that are not the default, or only those of `only`."""
     default, parts = type(options)(), []
     for field in fields(options):
         value = getattr(options, field.name)

@@ -1,4 +1,4 @@
-"""All refusals of models: why no guarantee is proved for something that a model holds, and what to do about it.
+"""All refusals of models: why no guarantee is proved for a part of a model, and what to do about it.
 
 Each has a test that applies its way out and draws a release: `tests/models/test_refusals.py`.
 """
@@ -35,14 +35,14 @@ _PUBLIC_RECORDS = 'Use adjacency="replace-one", where the number of records is p
 
 REFUSALS = MappingProxyType(
     {
-        # What else a model holds
+        # Parts of a model that are not variables with data
         "nothing": Refusal(
             "has no Dirichlet or Beta variable, so there is nothing that dirdp.sample could release",
             _ANY_MODEL + "For dirdp.sample give the data a Dirichlet or Beta prior.",
         ),
         "potential": Refusal(
             "is a pm.Potential, which multiplies the posterior by something that is not a count",
-            "Survey weights: release the table of strata by answers, and weight its shares afterwards, at no cost. "
+            "For survey weights, release the table of strata by answers and weight its shares afterwards, at no cost. "
             "Where the potential is a power of a share, add the power to the prior of that category.",
         ),
         "observed parameter": Refusal("is a parameter and is itself observed", "Leave it unobserved."),
@@ -77,7 +77,7 @@ REFUSALS = MappingProxyType(
             _ANY_MODEL + "For dirdp.sample take it out of the model.",
         ),
         "uniform bounds": Refusal(
-            "is a Uniform variable with other bounds than 0 and 1, which cuts the posterior off",
+            "is a Uniform variable with bounds other than 0 and 1, which truncates the posterior",
             "Write pm.Uniform({name!r}, 0, 1) or pm.Beta({name!r}, 1, 1), which are the same.",
         ),
         "transform": Refusal("has a transform that changes its distribution ({transform})", "Leave `transform=` out."),
@@ -102,23 +102,23 @@ REFUSALS = MappingProxyType(
             "has one category only, so there is nothing to estimate", "Declare at least two categories."
         ),
         "labels": Refusal(
-            "has another length along the dim {dim!r} than its labels", "Declare one label for each entry."
+            "has more or fewer entries along the dim {dim!r} than labels", "Declare one label for each entry."
         ),
         # Likelihoods
         "unbounded trials": Refusal(
-            "is observed through {operation}, which is not supported: one record is a sequence of trials without a "
-            "bound, so no number of records bounds what a person changes",
-            "Observe its trials one by one with pm.Bernoulli, and pass contribution= for how many of them a "
-            "person has at most. BetaBinomial for a Beta prior is supported, too.",
+            "is observed through {operation}, which is not supported: one record is an unbounded sequence of trials, "
+            "so the contribution of a person is unbounded",
+            "Observe its trials one by one with pm.Bernoulli, and pass contribution= for the maximum number of trials "
+            "of a person. BetaBinomial for a Beta prior is supported, too.",
         ),
         "hidden component": Refusal(
             "is observed through {operation}, which is not supported: no record says which component it comes from, so "
-            "the posterior is no Dirichlet or Beta",
+            "the posterior is neither Dirichlet nor Beta",
             _ANY_MODEL + "Or observe the component and choose the row by it, as in p[component]. " + _CONJUGATES,
         ),
         "hidden values": Refusal(
             "is observed through {operation}, which is not supported: some values are hidden or left out, so the "
-            "posterior is no Dirichlet or Beta",
+            "posterior is neither Dirichlet nor Beta",
             _ANY_MODEL + "Or observe whole counts through the distribution inside. " + _CONJUGATES,
         ),
         "not conjugate": Refusal(
@@ -142,30 +142,29 @@ REFUSALS = MappingProxyType(
             "Give it one as `p=`; leave observed variables without one out of the model.",
         ),
         "formula": Refusal(
-            "has a probability that is computed from {names}: it {why}, so the posterior is no Dirichlet or Beta",
+            "has a probability that is computed from {names}: it {why}, so the posterior is neither Dirichlet nor Beta",
             _ANY_MODEL + "For dirdp.sample give the probability a Dirichlet or Beta variable of its own: shares may be "
             "selected, reordered, stacked, taken from 1, or chosen by codes.",
         ),
         "some categories": Refusal(
-            "takes {taken} of the {categories} categories of {names} as its own: what is observed among them says "
-            "nothing on the others, and the posterior is no Dirichlet",
+            "uses only {taken} of the {categories} categories of {names}: observations of these say nothing about the "
+            "others, so the posterior is not Dirichlet",
             "Give it a Dirichlet variable of {taken} categories.",
         ),
         "mixed rows": Refusal(
-            "uses {names}, which is a {family} variable, with its categories from several rows or twice: {operation} "
-            "is conjugate to a Dirichlet prior only, whose shares of one row are its categories",
+            "uses {names}, which is a {family} variable, with categories from several rows or a category twice: "
+            "{operation} is conjugate only to a Dirichlet prior, with the shares of one row as its categories",
             "Give it a Dirichlet variable as `p=`.",
         ),
         "last axis": Refusal("has {names} with its categories not on the last axis", "Move the categories to the end."),
         "one of many": Refusal(
             "uses one share of {names}, which is a Dirichlet variable of {categories} categories: {operation} is "
-            "conjugate to a Beta prior only, because a failure is in one of several categories, and no record says in "
-            "which",
+            "conjugate only to a Beta prior, because no record says to which of the other categories a failure belongs",
             "Observe all categories with Multinomial or Categorical, or give it a Beta variable.",
         ),
         "repeated rows": Refusal(
-            "uses a row of {names} at several positions, but not at all of them, so that the model says which records "
-            "belong together: that is data",
+            "uses a row of {names} at several positions, but not at all of them, so the model itself says which "
+            "records belong together, and that is data",
             "Choose the rows by codes instead, as in p[codes].",
         ),
         "computed codes": Refusal(
@@ -175,15 +174,15 @@ REFUSALS = MappingProxyType(
         ),
         "tables by codes": Refusal(
             "chooses between {names} by the codes {parent!r}, so the number of records of each is data",
-            "Make one variable of them with one row for each, and index it with the codes; or ask for "
+            "Make one variable of them with one row for each, and index it with the codes; or pass "
             "adjacency='add-remove', where the numbers of records are private.",
         ),
         # People
         "used twice": Refusal(
             "is used twice: {first!r} and {second!r} may hold the same records",
             "Give each its own parameter, or observe the summed counts once; or pass disjoint= if different "
-            "people feed them, unit= for who the people are, or contribution= for how many records of it a person has "
-            "at most.",
+            "people feed them, unit= for the axis of the people, or contribution= for the maximum number of records of "
+            "a person in it.",
         ),
         "shared codes": Refusal(
             "takes the rows of several records from one entry of {parent!r}, which {unit_text} gives to several people",
@@ -195,7 +194,7 @@ REFUSALS = MappingProxyType(
         ),
         "steps": Refusal(
             "is a sequence along {axis}, which {unit_text} names: each entry is in several records",
-            "Name another axis, or use contribution= instead of unit= to say how many records a person holds at most.",
+            "Name another axis, or pass the maximum number of records of a person as contribution= instead of unit=.",
         ),
         "shared data": Refusal(
             "{problem}, so the groups of disjoint do not hold different people",
@@ -203,16 +202,16 @@ REFUSALS = MappingProxyType(
         ),
         # Numbers that a release would publish
         "trials are data": Refusal(
-            "has a number of trials that is, or depends on, what is observed in {source!r}, so it is no public number",
+            "has a number of trials that is, or depends on, what is observed in {source!r}, so it is not public",
             "{ways}",
         ),
         "different numbers": Refusal(
-            "has another number of records than {other!r}, which would be published, and the same people may stand "
-            "behind both, so it may count what is observed in {other!r}, as the number of buyers among those who "
-            "signed up does",
-            "If it is such a count, observe one variable with a category for each outcome, or ask for "
-            "adjacency='add-remove', where the numbers of records are private. If anybody may know it, or different "
-            "people stand behind them, say so.",
+            "has another number of records than {other!r}. This number would be published, and may be a count of what "
+            "{other!r} observes, such as the number of buyers among those who signed up, because the same people may "
+            "feed both",
+            "If it is such a count, observe one variable with a category for each outcome, or pass "
+            "adjacency='add-remove', where the numbers of records are private. Otherwise pass public= if anybody may "
+            "know it, or disjoint= if different people feed them.",
         ),
         "row of each record": Refusal(
             "has one record in each row of {table!r}, so under add-remove the shape of the release would show how many "

@@ -1,13 +1,12 @@
 """Reads a formula of released variables by its values: each entry is one of their cells, or the formula is refused.
 
-1. Inputs take the place of the variables, and of the codes that choose between shares, which are data. What is left
-   must read no data.
-2. The variables get made-up shares, no two of which are equal, and the codes get each value that they could have. An
-   entry with the value of the same cell at 16 random points is that cell: for analytic formulas one point would be
-   enough, with probability 1, and others, such as a maximum or a limit, differ in the middle or near the corners.
-3. Codes that are drawn at random, on axes of other lengths, confirm what was found.
+1. Inputs replace the variables, and the codes that choose between shares, which are data. The rest must not read data.
+2. The variables get made-up shares that all differ, and the codes get each value that they could have. An entry with
+   the value of the same cell at 16 random points is that cell. For analytic formulas one point is enough, with
+   probability 1. Others, such as a maximum or a limit, differ in the middle or near the corners.
+3. Random codes, on axes of other lengths, confirm the result.
 
-So nothing has to be known of the operations, and no record is looked at.
+This needs no knowledge of the operations, and no record is read.
 """
 
 import math
@@ -40,9 +39,9 @@ def read_index_map(variable: Node, parameters: Mapping[Node, CellMap], numbering
     Parameters
     ----------
     variable : Variable
-        What to read.
+        The tensor.
     parameters : mapping of Variable to CellMap
-        The released variables and their cells. Of a Beta, these are the cells of success.
+        The released variables and their cells. For a Beta, these are the cells of success.
     numbering : Numbering
         The tables of these cells.
 
@@ -68,22 +67,22 @@ def _made_up_shares(numbering: Numbering) -> list[Shares]:
             d = shape[-1]
             drawn = rng.dirichlet(np.ones(d), shape[:-1])
             if k % 2:
-                # One category after the other has nearly all. The others are large beside 1e-16, the error of 1 - p.
+                # Each category in turn has nearly all. The others are large compared with 1e-16, the error of 1 - p.
                 is_most = (start[..., None] + k // 2) % d == np.arange(d)
                 drawn = np.where(is_most, 1.0, 1e-10 * (drawn + 1))
-            # A single category has share 1 in each row, which would not tell which row it is.
+            # A single category has share 1 in each row, which would not identify the row.
             rows.append(drawn / drawn.sum(axis=-1, keepdims=True) if d > 1 else rng.uniform(size=shape))
         points.append(np.concatenate([row.ravel() for row in rows]))
     return points
 
 
-_CUT = "is cut, reordered or put together along an axis whose rows are chosen by codes"
+_CUT = "is sliced, reordered or concatenated along an axis whose rows are chosen by codes"
 
 
 def _made_up_shapes(variable: Node, parameters: list[Node]) -> dict[Node, Node]:
-    """What replaces the shapes of arrays that are no shares: lengths that no data have decided.
+    """Replacements for the shapes of arrays that are not shares, with lengths that do not depend on data.
 
-    Lengths that the type of an array knows are written into the model. Of all others, those that are equal stay so.
+    Lengths in the type of an array are a part of the model. Other lengths that are equal remain equal.
     """
     shapes: dict[Node, Node] = {}
     lengths: dict[int, int] = {}
@@ -110,7 +109,7 @@ class _Template:
     Attributes
     ----------
     formula_name : str
-        What the formula is.
+        The modeller's name of the formula.
     codes : list of (Variable, bool)
         Arrays of codes, and whether their truth values choose.
     """
@@ -121,10 +120,10 @@ class _Template:
         # In double precision, which PyMC's own numbers may not have.
         self._shares: list[Node] = [pt.tensor(dtype="float64", shape=rv.type.shape) for rv in parameters]
         self._inputs: list[Node] = []
-        # The axes along which codes choose: of which arrays.
+        # For each array of codes, the arrays and axes along which it chooses.
         self._along: list[list[tuple[Any, int]]] = []
         self._functions: dict[tuple[tuple[int | None, ...], ...], Callable[..., Any]] = {}
-        # Observed variables choose as data do, though shares decide how they are distributed.
+        # Observed variables choose like data, although shares determine their distribution.
         memo = {node: node for node in ancestors([variable]) if is_random(node)}
         self._shapes = _made_up_shapes(variable, parameters)
         with_shapes = memo | self._shapes
@@ -134,12 +133,12 @@ class _Template:
             variable = with_shapes.get(variable, variable)
             rebuild([variable], memo, self._with_inputs)
         except FAILURES:
-            raise UnreadableError(f"is {self.formula_name} of shares, which is no share") from None
+            raise UnreadableError(f"is {self.formula_name} of shares, which is not a share") from None
         self._formula = memo.get(variable, variable)
         self._refuse_data()
 
     def _with_inputs(self, node: Any, entries: list[Node]) -> list[Node] | Node:
-        """The inputs of an operation, codes replaced; what is cast to another float is its input."""
+        """The inputs of an operation, with codes replaced. The input replaces a cast to another float."""
         of_shares = [new is not old for new, old in zip(entries, node.inputs, strict=True)]
         inner = node.op.scalar_op if isinstance(node.op, Elemwise) else node.op
         if not any(of_shares):
@@ -156,7 +155,7 @@ class _Template:
             indices = unflatten_index_variables(entries[1:], inner.idx_list)
             arrays = {i: axis for axis, i in enumerate(indices) if not isinstance(i, slice) and i.type.ndim}
             if any(index.type.dtype == "bool" for index in arrays):
-                raise UnreadableError("is chosen by a mask, which keeps rows by position")
+                raise UnreadableError("is chosen by a mask, which selects rows by position")
             if any(of_shares[1:]):
                 raise UnreadableError("is chosen by a function of shares")
             source = entries[0]
@@ -164,7 +163,7 @@ class _Template:
         return entries
 
     def _input(self, index: Node, along: tuple[Node, int] | None) -> Node:
-        """What replaces codes."""
+        """The input that replaces codes."""
         key = (index, along is None)
         if key not in self.codes:
             self.codes.append(key)
@@ -176,9 +175,9 @@ class _Template:
         return self._inputs[place]
 
     def _refuse_data(self) -> None:
-        """Refuse all that is computed from data, but for codes: which cells these are would tell of them.
+        """Refuse formulas that read data other than codes, because the index map would reveal them.
 
-        A single number, and the shape of an array where it is the shape of another one, are a part of the model.
+        A single number, and the shape of an array as the shape of another one, are a part of the model.
         """
         waiting, visited = [(self._formula, False)], set[tuple[Node, bool]]()
         while waiting:
@@ -229,10 +228,10 @@ class _Template:
 
 
 class _Values:
-    """Which cell each entry of a formula is, by codes and by position.
+    """The cell behind each entry of a formula, by codes and by position.
 
-    An axis of the formula that is as long as codes are is *free*: combinations of codes can be laid along it. Other
-    axes along which codes lie have lengths of their own, as where `switch` chooses between two vectors.
+    An axis of the formula whose length is that of codes is *free*: combinations of codes can be laid along it. Other
+    axes along which codes lie have fixed lengths, as where `switch` chooses between two vectors.
     """
 
     def __init__(self, template: _Template, inputs: list[list[Shares]], points: list[Shares]) -> None:
@@ -241,7 +240,7 @@ class _Values:
         (values,), lengths = template.evaluate(self._first_codes(), inputs[:1])
         self._lengths = values.shape
         if any(len(choices) > 1 for choices in lengths):
-            raise UnreadableError("puts together shares whose shapes do not fit")
+            raise UnreadableError("combines shares whose shapes do not fit")
         self._levels = [choices.pop() for choices in lengths]
         self._codes = [
             Codes(index, tuple(self._followed(k, axis) for axis in range(index.type.ndim)), truth)
@@ -288,9 +287,9 @@ class _Values:
         return [np.zeros((1,) * index.type.ndim, dtype=np.int64) for index, _ in self._template.codes]
 
     def _followed(self, place: int, axis: int) -> int | None:
-        """The axis of the formula that an axis of codes follows; None for one of length 1 of a condition."""
+        """The axis of the formula that an axis of codes follows; None for an axis of length 1 of a condition."""
         index, truth = self._template.codes[place]
-        # Other axes of a condition are there for its form and choose nothing. That of a single record is the first.
+        # Other axes of a condition only give it its shape. The axis of a single record is the first.
         candidates = [k for k, n in enumerate(index.type.shape) if n != 1] or [0]
         if truth and axis not in candidates:
             return None
@@ -327,7 +326,7 @@ class _Values:
         is_below = np.abs(values[0] - known[below]) < np.abs(values[0] - known[above])
         cells: Cells = self._by_share[np.where(is_below, below, above)]
         if not self._are_cells(values, cells):
-            raise UnreadableError(f"is {self._template.formula_name} of shares, which is no share")
+            raise UnreadableError(f"is {self._template.formula_name} of shares, which is not a share")
         return cells
 
     def _are_cells(self, values: list[Shares], cells: Cells) -> bool:
@@ -338,10 +337,10 @@ class _Values:
         )
 
     def _confirm(self, map_: CellMap) -> None:
-        """Compare with the values for codes of which each entry is drawn on its own."""
+        """Compare with the values for codes whose entries are drawn independently."""
         rng = np.random.default_rng(2)
         lengths = [101 if axis in self._free else n for axis, n in enumerate(self._lengths)]
-        # A formula may take single entries of codes, which are those that were laid along an axis by chance.
+        # A formula may read single entries of codes, which by chance are those that were laid along an axis.
         for _ in range(16):
             codes = {
                 array: rng.integers(levels, size=[1 if axis is None else lengths[axis] for axis in array.on])
@@ -362,7 +361,7 @@ class _Values:
 
 
 def _in_order(map_: CellMap) -> CellMap:
-    """The map with its axes in the order of its table, of which the last has the smallest steps between cells."""
+    """The map with its axes in the order of its table, where the last has the smallest steps between cells."""
     longer = [k for k, n in enumerate(map_.cells.shape) if n > 1]
     steps = {k: abs(int(map_.cells.take(1, axis=k).flat[0] - map_.cells.flat[0])) for k in longer}
     in_order = iter(sorted(longer, key=lambda k: -steps[k]))

@@ -1,6 +1,6 @@
-"""The public facts about a table and what it is counted from, with the names and labels that a release can hold.
+"""The public facts about a table and its likelihoods, and the names and labels that a release can hold.
 
-They hold no graph, no model and no data.
+They contain no graph, no model and no data.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ class View:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the counts that the likelihood makes."""
+        """The shape of the likelihood's counts."""
         return self.cells.shape
 
     @property
@@ -57,7 +57,7 @@ class View:
         return np.asarray(self.cells[..., 0] >= 0)
 
     def to_table(self, counts: Integers, shape: tuple[int, ...]) -> Integers:
-        """The counts of the table, of this shape, from those that the likelihood has made."""
+        """The counts of a table of this shape, from those of the likelihood."""
         inside = self.cells >= 0
         totals = np.zeros(int(np.prod(shape)), dtype=np.int64)
         np.add.at(totals, self.cells[inside], counts[inside])
@@ -75,7 +75,7 @@ class View:
         return View, (np.array(self.cells), self.by_codes)
 
     def __repr__(self) -> str:
-        # The digest of a plan has this text, so it tells views apart.
+        # The digest of a plan contains this text, so it must differ between views.
         digest = hashlib.sha256(self.cells.tobytes()).hexdigest()[:16]
         return f"View(shape={self.shape}, by_codes={self.by_codes}, sha256={digest})"
 
@@ -91,12 +91,12 @@ class Likelihood:
     kind : str
         One of `KINDS`.
     rows : tuple of (int or None)
-        For every row axis of what the likelihood sees of the table, the batch axis of the observed variable that
-        follows it; None where codes decide it. All other batch axes are repeated records and are summed over.
+        For every row axis of the likelihood's view of the table, the batch axis of the observed variable that follows
+        it; None where codes choose the row. All other batch axes are repeated records and are summed over.
     parents : tuple of str
-        For every None in `rows`, whose codes decide it: a variable's name, or "an array" for one without.
+        For every None in `rows`, the variable with the codes: its name, or "an array" without one.
     view : View or None
-        What it sees of the table; None if that is the table itself.
+        The likelihood's view of the table; None if it sees the table itself.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Likelihood:
                 integer(0, rows=axis)
 
     def shape(self, of_table: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the counts that it makes, for a table of this shape."""
+        """The shape of the likelihood's counts, for a table of this shape."""
         return of_table if self.view is None else self.view.shape
 
     def table_rows(self, of_table: tuple[int, ...]) -> Integers:
@@ -135,10 +135,10 @@ class Table:
     family : {"dirichlet", "beta"}
         The family of the prior.
     prior : ndarray of float64, shape (..., d), read-only
-        The parameters of the prior, one for each cell of the table. A Beta has d = 2: success, then failure. With
-        d = 1 every share is 1, whatever the data are, so a release says nothing of them and spends nothing on it.
+        The parameters of the prior, one for each cell of the table. A Beta has d = 2: success, then failure. With d = 1
+        every share is 1, whatever the data are, so a release reveals nothing about them at no cost.
     dims : tuple of (str or None), or None
-        PyMC's dims of the released variable. The categories of a Beta are no axis of it.
+        PyMC's dims of the released variable. A Beta has no axis of categories.
     coords : mapping of str to tuple or None
         The labels of these dims; None for a dim without labels.
     likelihoods : tuple of Likelihood
@@ -170,19 +170,19 @@ class Table:
             raise ArgumentError(f"{self.name!r} is a Beta and has more than two categories.")
         lengths = self.released_shape if self.dims else ()
         if self.dims is not None and (len(self.dims) != len(lengths) or set(self.coords) != set(self.dims) - {None}):
-            raise ArgumentError(f"the dims of {self.name!r} are not those of its shape.")
+            raise ArgumentError(f"The dims of {self.name!r} do not fit its shape.")
         for dim, length in zip(self.dims or (), lengths, strict=True):
             labels = None if dim is None else self.coords[dim]
             if labels is not None and len(labels) != length:
-                raise ArgumentError(f"the labels of {dim!r} are not as many as its entries.")
+                raise ArgumentError(f"The dim {dim!r} does not have one label for each entry.")
         for view in [likelihood.view for likelihood in self.likelihoods if likelihood.view is not None]:
             # The last axis holds the categories, and -1 stands for a cell of another table.
             if not view.cells.ndim or not np.all((view.cells >= -1) & (view.cells < self.prior.size)):
-                raise ArgumentError("a view leads to cells that its table does not have.")
+                raise ArgumentError("A view refers to cells that its table does not have.")
 
     @property
     def with_text_labels(self) -> Self:
-        """The same table, whose labels have the types with which a text gives them back."""
+        """The same table, with labels of the types that reading them from a text gives."""
         kind = tuple[Any, ...]
         labels = {
             dim: values and value_of(kind, to_builtin(facts_of(plain_labels(values))))
@@ -197,7 +197,7 @@ class Table:
 
     @property
     def released_shape(self) -> tuple[int, ...]:
-        """The shape of the variable: of a Beta that of the probabilities of success."""
+        """The shape of the variable; for a Beta, that of the probabilities of success."""
         return self.shape[:-1] if self.family == "beta" else self.shape
 
     @property
@@ -223,7 +223,7 @@ class Table:
         return hash((self.name, self.family, self.shape, self.dims, self.likelihoods, self.prior.tobytes(), labels))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # It is rebuilt by __init__, because pickle forgets that an array is read-only.
+        # __init__ rebuilds it, because pickle does not preserve that an array is read-only.
         return Table, (self.name, self.family, np.array(self.prior), self.dims, dict(self.coords), self.likelihoods)
 
     def __repr__(self) -> str:
@@ -234,7 +234,7 @@ class Table:
 # The names that a release can hold: it is a tree of paths with dims of its own, written to files and terminals.
 
 
-# The names of the coordinates of draws. A variable of such a name would replace the coordinate.
+# The names of the coordinates of draws. A variable with such a name would replace the coordinate.
 _DRAWS = ("chain", "draw")
 PYMC_NAMES = (*_DRAWS, "__sample__")
 """The names of PyMC's own dims."""
@@ -247,13 +247,13 @@ DIAGNOSIS_NAMES = (
 
 
 def is_one_line(text: str) -> bool:
-    """Whether a text is free of line breaks and other control characters, and of halves of characters.
+    """Whether a text has no line breaks, other control characters or surrogates.
 
     A terminal obeys control characters, so a name could write what looks like another line of a report. Format
-    characters turn the direction of what follows, or cannot be seen; those that join letters are part of some scripts.
-    No file can hold the halves of a character, nor the character NUL.
+    characters change the direction of text or are invisible; those that join letters are a part of some scripts. No
+    file can hold surrogates or the character NUL.
     """
-    # The last two are neither seen nor printable, and belong to the writing of Persian and Hindi, and to emoji.
+    # The last two are invisible and not printable, and are used in Persian, in Hindi and in emoji.
     return text.isprintable() or not any(
         unicodedata.category(character) in ("Cc", "Cs", "Cf", "Zl", "Zp") and character not in "\u200c\u200d"
         for character in text
@@ -271,12 +271,12 @@ def is_variable_name(text: str) -> bool:
 
 
 def dim_name(name: str, axis: int, dim: str | None) -> str:
-    """The dim of an axis; ArviZ's own name for one without."""
+    """The dim of an axis; without one, ArviZ's own name for it."""
     return f"{name}_dim_{axis}" if dim is None else dim
 
 
 def unique_dim(dim: str, names: Iterable[str]) -> str:
-    """The dim, or another name for it where a group holds a variable of its name."""
+    """The dim, or another name for it if a group has a variable of this name."""
     return f"{dim}_labels" if dim in names else dim
 
 
@@ -296,18 +296,18 @@ def check_names(tables: Sequence["Table"]) -> None:
     for table in tables:
         if not is_variable_name(table.name):
             raise UnsupportedModelError(
-                f"A release keeps each table under its name, and {table.name!r} is no name of a group or that of the "
-                f"draws. Rename the variable: not {' or '.join(_DRAWS)}, and {signs}."
+                f"A release stores each table under its name, and {table.name!r} cannot name a group or is the name of "
+                f"the draws. Rename the variable: not {' or '.join(_DRAWS)}, and {signs}."
             )
         for name in (table.name, *(table.dims or ())):
             if name in new_dims:
                 raise UnsupportedModelError(
-                    f"The name {name!r} of {table.name!r} is also that of an axis of {new_dims[name]!r} in a release. "
-                    "Rename it."
+                    f"The name {name!r} of {table.name!r} is also the name of an axis of {new_dims[name]!r} in a "
+                    "release. Rename it."
                 )
         if table.family == "beta" and outcome_dim(table.name) in (table.dims or ()):
             raise UnsupportedModelError(
-                f"The dim {outcome_dim(table.name)!r} of {table.name!r} is that of success and failure. Rename it."
+                f"The dim {outcome_dim(table.name)!r} of {table.name!r} is reserved for success and failure. Rename it."
             )
         for likelihood in table.likelihoods:
             if not is_one_line(likelihood.name):
@@ -318,7 +318,7 @@ def check_names(tables: Sequence["Table"]) -> None:
             # The dim that a release uses itself, beside those that PyMC refuses.
             if dim is not None and (dim == "table" or not is_path_name(dim)):
                 raise UnsupportedModelError(
-                    f"The dim {dim!r} of {table.name!r} is taken or is no name that a release can hold. Rename it: not "
+                    f"The dim {dim!r} of {table.name!r} is taken, or a release cannot hold its name. Rename it: not "
                     f"table, and {signs}."
                 )
         for dim, labels in table.coords.items():
@@ -326,7 +326,7 @@ def check_names(tables: Sequence["Table"]) -> None:
                 check_labels(dim, labels, table.name)
 
 
-# The labels of dims that a file can hold, and give back as they were.
+# The labels of dims that a file can hold and return unchanged.
 
 
 def plain_labels(labels: Iterable[Any]) -> list[Any]:
@@ -351,7 +351,7 @@ def plain_labels(labels: Iterable[Any]) -> list[Any]:
 
 
 def check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
-    """Refuse labels of a dim that no file can hold, that come back from a file as others, or that show as others.
+    """Refuse labels of a dim that no file can hold, that a file would change, or that look like others.
 
     Parameters
     ----------
@@ -364,7 +364,7 @@ def check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
     """
     where = f"The labels of the dim {dim!r} of {name!r}"
     values = list(labels)
-    # Of a million labels each function takes a second.
+    # For a million labels each function takes a second.
     texts = [label for label in values if isinstance(label, str)]
     if not all(map(is_one_line, texts)):
         raise UnsupportedModelError(
@@ -385,32 +385,31 @@ def check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
         raise UnsupportedModelError(f"{where} are not all equal to themselves, such as nan. Use text or numbers.")
     if not is_plain and any(getattr(label, "tzinfo", None) is not None for label in values):
         raise UnsupportedModelError(
-            f"{where} are times of a time zone, which no file can hold as labels. Write them as texts, or as times "
+            f"{where} are times with a time zone, which no file can hold as labels. Write them as text, or as times "
             "without a zone."
         )
     try:
         python_values = plain_labels(values)
         array = np.asarray(python_values)
-        # The list holds Python's integers, which do not overflow.
-        # A file holds times as what passed since the first of them, in nanoseconds.
+        # A file holds times as nanoseconds since the first of them. Python's integers do not overflow.
         fits = array.dtype.kind not in "Mm" or max(array.tolist()) - min(array.tolist()) <= 2**63 - 1
     except (ArithmeticError, TypeError, ValueError):
         fits = False
     if not fits:
         raise UnsupportedModelError(
             f"{where} are times outside of the years 1678 to 2262, more than 292 years apart, or mixed with others. "
-            "Write them as texts."
+            "Write them as text."
         )
     # Texts, bytes, truth values, numbers, times and durations, as NumPy calls them.
     if array.dtype.kind not in "USbiufMm" or (array.dtype.kind == "f" and array.dtype.itemsize > 8):
         raise UnsupportedModelError(
             f"{where} are objects or numbers that no file can hold as labels. Use text or numbers."
         )
-    # An array has one kind of labels: it turns 1 beside "a" into a text, and a large integer into a double.
+    # An array has labels of one type: it turns 1 next to "a" into text, and a large integer into a double.
     if array.dtype.kind not in "Mm" and array.tolist() != python_values:
         raise UnsupportedModelError(
-            f"{where} are of several kinds, such as 1 and 'a', or numbers that no double holds, so a file would hold "
-            "others in their place. Write all of them as texts."
+            f"{where} are of several types, such as 1 and 'a', or numbers that no double holds, so a file would change "
+            "them. Write all of them as text."
         )
 
 

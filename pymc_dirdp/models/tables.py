@@ -56,21 +56,21 @@ def tables(model: pm.Model | None = None, *, public: Collection[str] | bool = ()
     Parameters
     ----------
     model : pymc.Model, optional
-        The model on the context stack by default. A nested model stands for the whole that it is part of.
+        By default the model on the context stack. A nested model stands for its root model.
     public : collection of str, or True, default ()
-        The `pm.Data` in priors that anybody may know; True for all of them. Names of observed variables may be among
-        them, and change nothing here.
+        The `pm.Data` in priors that anybody may know; True for all of them. Names of observed variables are allowed,
+        and have no effect here.
 
     Returns
     -------
     tuple of Table
-        It holds at least one table.
+        At least one table.
 
     Raises
     ------
     UnsupportedModelError
         If the model holds anything for which the posterior is not known to be a product of Dirichlet or Beta
-        distributions of prior plus counts. It names the variable, the reason and a way out.
+        distributions of prior plus counts. The error names the variable, the reason and a way out.
     ArgumentError
         If there is no model, or a prior is not positive.
 
@@ -131,7 +131,7 @@ def tables(model: pm.Model | None = None, *, public: Collection[str] | bool = ()
 
 
 def root_model(model: pm.Model | None) -> pm.Model:
-    """The model that was given or is on the context stack; for a nested one, the whole that it is part of."""
+    """The model that was passed or is on the context stack; for a nested one, its root model."""
     if isinstance(model, Guarantee):
         raise ArgumentError(
             f"Expected a PyMC model, got the guarantee {type(model).__name__}. The guarantee comes first, then the "
@@ -187,11 +187,11 @@ class Parent:
     Attributes
     ----------
     name : str
-        The name of the array, or what it is if it has no name.
+        The name of the array, or a description if it has none.
     index : Variable
         The codes, or truth values, as a formula of stored arrays.
     stored : tuple of Variable
-        These arrays. Each entry of one decides one code.
+        These arrays. Each entry of one determines one code.
     places : tuple of int
         For each axis of these arrays, the axis of `index` that it follows. Other axes of `index` have length 1.
     on : tuple of (int or None)
@@ -294,13 +294,13 @@ def _is_idle(cells: Cells, axis: int) -> bool:
 def _without(
     cells: Cells, axes: tuple[int | Codes, ...], idle: Collection[int]
 ) -> tuple[Cells, tuple[int | Codes, ...]]:
-    """The first of the cells along axes that change nothing."""
+    """The cells without axes along which they do not change."""
     first = cells[tuple(0 if k in idle else slice(None) for k in range(cells.ndim))]
     return first, tuple(axis for k, axis in enumerate(axes) if k not in idle)
 
 
 def _arranged(cells: Cells, axes: tuple[int | Codes, ...], table: Cells) -> tuple[int | Codes, ...] | None:
-    """What decides each row axis of a table, of which these are the cells; None if they are others."""
+    """What decides each row axis of a table; None if these are not the cells of the table."""
     single = [axis for axis, n in zip(axes, cells.shape, strict=False) if n == 1]
     longer = iter(axis for axis, n in zip(axes, cells.shape, strict=False) if n > 1)
     # Axes of length 1 are those of the table in their order, or follow from the form of the formula.
@@ -339,7 +339,7 @@ def _counted(
 
 
 def _refuse_repeated_rows(cells: Cells, axes: tuple[int | Codes, ...], observed: Node, numbering: Numbering) -> None:
-    """Refuse rows that some positions share and others do not. The model itself would then say who is in which row."""
+    """Refuse rows that only some positions share, because the model itself would then say who is in which row."""
     rows = numbering.row_of(cells[..., 0])
     by_position = [k for k, axis in enumerate(axes) if not isinstance(axis, Codes)]
     lengths = [rows.shape[k] for k in by_position]

@@ -1,4 +1,4 @@
-"""Whose records a model holds: what one person adds to each table, and what is said where the model leaves it open."""
+"""Whose records a model holds: the contribution of one person to each table, and questions that are open."""
 
 import math
 from collections import Counter
@@ -47,18 +47,18 @@ type Group = frozenset[str]
 @final
 @dataclass(frozen=True, eq=False)
 class ModelTables:
-    """The tables of a model, what it observes of them, and whose records they hold."""
+    """The tables of a model, their observed variables, and whose records they hold."""
 
     tables: tuple[Table, ...]
     observations: tuple[Observation, ...]
     reading: PrivacyUnit
 
     def observed(self, table: Table) -> list[Observation]:
-        """What is observed of one of them."""
+        """The observed variables of a table."""
         return [observation for observation in self.observations if observation.table is table]
 
     def n_records(self, table: Table) -> int | None:
-        """The number of records of one of them, if that is public."""
+        """The number of records of a table, if it is public."""
         return total_records(self.observed(table)) if self.reading.n_records_is_public else None
 
     def public_totals(self, table: Table) -> tuple[int, ...]:
@@ -74,10 +74,10 @@ def tables_and_people(model: pm.Model, options: UnitOptions, *, all_public: bool
     Raises
     ------
     UnsupportedModelError
-        If the model leaves something open, with all of it and a call to copy; or if something would be published that
+        If the model leaves questions open, with all of them and a call to copy; or if something would be published that
         is not public.
     ArgumentError
-        If what was said does not fit the model.
+        If the options do not fit the model.
     """
 
     def attempt(options: UnitOptions) -> ModelTables:
@@ -91,7 +91,7 @@ def tables_and_people(model: pm.Model, options: UnitOptions, *, all_public: bool
 
 
 def read_unit(observations: Sequence[Observation], model: pm.Model, options: UnitOptions) -> PrivacyUnit:
-    """Find out from what a model observes whose records it holds.
+    """Determine whose records a model holds from its observed variables.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def read_unit(observations: Sequence[Observation], model: pm.Model, options: Uni
     UnsupportedModelError
         If something would be published that is not public.
     ArgumentError
-        If what was said does not fit the model.
+        If the options do not fit the model.
 
     References
     ----------
@@ -135,7 +135,7 @@ def read_unit(observations: Sequence[Observation], model: pm.Model, options: Uni
         for group in groups
     )
     contributions = {name: unite(parts[name], shape, max).fitted(shape) for name, shape in shapes.items()}
-    # Their number is said where it is public and all observed variables agree on it.
+    # State their number if it is public and all observed variables agree on it.
     with_people = [(observed, people_axes(observed, options)) for observed in observations if options.unit]
     numbers = {math.prod(observed.lengths[axis] for axis in axes) for observed, axes in with_people if axes is not None}
     known = options.relation.records_are_public and len(numbers) == 1
@@ -144,7 +144,7 @@ def read_unit(observations: Sequence[Observation], model: pm.Model, options: Uni
 
 
 def with_all_public(options: UnitOptions, observations: Sequence[Observation], model: pm.Model) -> UnitOptions:
-    """What was said about people, with everything named public that changes something: `public=True`."""
+    """The options with all names in `public` that change something: `public=True`."""
     groups, anybody = _groups_of_people(observations, options.disjoint)
     refuse_unknown_axes(observations, options)
     differing = _differing(_numbers(observations, options), groups, anybody)
@@ -160,7 +160,7 @@ def check_people(observations: Iterable[Observation], options: UnitOptions) -> N
     Raises
     ------
     DataError
-        It names the observed variable, and not the person or the number of records, which are secret.
+        If there is such a person. The error names the observed variable, and no secret person or number.
     """
     if not options.unit or (most := options.contribution) is None:
         return
@@ -169,13 +169,13 @@ def check_people(observations: Iterable[Observation], options: UnitOptions) -> N
         if people is not None and np.any(observed.records_of(people) > most):
             raise DataError(
                 f"Some entry of {options.unit_text} holds more than contribution={most} records of "
-                f"{observed.name!r}. Plan for a larger contribution=, which must hold for every data set that could "
-                "have occurred; dirdp.count with unit= and contribution= makes a smaller one hold."
+                f"{observed.name!r}. Plan for a larger contribution=, which must bound every data set that could "
+                "have occurred, or enforce a smaller one with dirdp.count(..., unit=, contribution=)."
             )
 
 
 def _group_contributions(group: Sequence[Observation], options: UnitOptions) -> Mapping[str, Contribution] | None:
-    """What a person of this group adds to each table; None where nothing was said about the group."""
+    """The contribution of a person of this group to each table; None without options about the group."""
     tables = {observed.table.name: observed.table for observed in group}
     if options.contribution is not None and not options.unit:
         _refuse_many(group, options.contribution, options)
@@ -185,7 +185,7 @@ def _group_contributions(group: Sequence[Observation], options: UnitOptions) -> 
         return dict.fromkeys(tables, Contribution(options.contribution))
     with_people = [observed for observed in group if options.unit and people_axes(observed, options) is not None]
     if not with_people:
-        # Nothing was said, or this group is fed by people who are no entries of the unit.
+        # There is no unit, or people who are not entries of it feed this group.
         _refuse_many(group, 1, options)
         return None
     for observed in group:
@@ -202,7 +202,7 @@ def _refuse_many(group: Sequence[Observation], contribution: int, options: UnitO
     """Refuse a table that has more likelihoods than a person holds records."""
     for name in dict.fromkeys(observed.table.name for observed in group):
         feeding = [observed for observed in group if observed.table.name == name]
-        # Likelihoods of different rows are like those of different tables, unless a number for the table was said.
+        # Likelihoods of different rows are like those of different tables, unless a bound holds for the whole table.
         anywhere = options.contribution is not None and not options.unit
         sharing = feeding if anywhere else max((overlapping(observed, feeding) for observed in feeding), key=len)
         if len(sharing) <= contribution:
@@ -214,12 +214,14 @@ def _refuse_many(group: Sequence[Observation], contribution: int, options: UnitO
         if axes:
             answers.append(Answer({"unit": tuple(axes), "contribution": None}, "if its entries are the people"))
         records = sum(_records_per_entry(observed, options.n_records_is_public) for observed in sharing)
-        bound = Answer({"contribution": max(records, len(names))}, "(or your bound) if a person holds so many in it")
+        bound = Answer(
+            {"contribution": max(records, len(names))}, "(or your bound) if a person holds several records in it"
+        )
         raise as_question(refusal("used twice", name, first=names[0], second=names[1]), *answers, bound)
 
 
 def _refuse_few(group: Sequence[Observation], contribution: int) -> None:
-    """Refuse a bound on a person's records below the number of records whose row one entry of the codes decides."""
+    """Refuse a bound on a person's records below the number of records whose row one entry of the codes chooses."""
     for observed in group:
         for name, axes in ((parent.name, parent.axes) for parent in observed.parents):
             records = math.prod(n for axis, n in enumerate(observed.lengths) if axis not in axes)
@@ -232,17 +234,17 @@ def _refuse_few(group: Sequence[Observation], contribution: int) -> None:
 
 
 def _single_records(group: Sequence[Observation], options: UnitOptions) -> dict[str, Contribution]:
-    """What a person adds who holds a record in each observed variable. No two of them feed the same row."""
+    """The contribution of a person with a record in each observed variable. No two variables feed the same row."""
     names = dict.fromkeys(observed.table.name for observed in group)
     fed = {name: [observed for observed in group if observed.table.name == name] for name in names}
     return {name: contribution_of_record(variables, options) for name, variables in fed.items()}
 
 
 def _numbers(observations: Sequence[Observation], options: UnitOptions) -> dict[str, int]:
-    """How many records each observed variable has, or how many people if an axis of it holds them.
+    """The number of records of each observed variable, or of people if one of its axes holds them.
 
-    Empty where that is private, and where a person may hold several records, more of one table than of another. The
-    records of a variable that takes its rows from what another one observes are those of the other.
+    Empty if that is private, or if a person may hold several records, more of one table than of another. A variable
+    that takes its rows from the observations of another one has the number of the other.
     """
     if not options.n_records_is_public or (options.contribution or 1) > 1:
         return {}
@@ -260,7 +262,7 @@ def _numbers(observations: Sequence[Observation], options: UnitOptions) -> dict[
 
 
 def _differing(sizes: Mapping[str, int], groups: Iterable[Group], anybody: Group) -> dict[str, Group]:
-    """The variables of other numbers of records than others of the same people, and these people's variables."""
+    """The variables with fewer records than others of the same people, with all variables of these people."""
     return {name: group for group in groups for name in numbers_to_name(sizes, group | anybody)}
 
 
@@ -295,8 +297,8 @@ def _groups_of_people(
 ) -> tuple[tuple[Group, ...], Group]:
     """The groups of observed variables that are fed by different people, and the variables that anybody may feed.
 
-    Each group of `disjoint` holds names of tables or observed variables, and nobody has records in two groups. There is
-    one empty group if nothing was said. Anybody may have records in the variables that were not named.
+    Each group of `disjoint` holds names of tables or observed variables, and nobody has records in two groups. Without
+    `disjoint` there is one empty group. Anybody may have records in variables that no group names.
 
     Raises
     ------
@@ -314,14 +316,14 @@ def _groups_of_people(
             observed |= names_of[one_of(names_of, **{"variable in disjoint": name})]
         for other in groups:
             if twice := sorted(observed & other):
-                raise ArgumentError(f"{twice[0]!r} stands in two groups of disjoint; nobody has records in both.")
+                raise ArgumentError(f"{twice[0]!r} is in two groups of disjoint=. Name it in one of them.")
         groups.append(frozenset(observed))
     all_names = frozenset(observed_variable.name for observed_variable in observations)
     return tuple(groups) or (frozenset(),), all_names - frozenset().union(*groups)
 
 
 def _refuse_shared_data(groups: Sequence[Group], observations: Sequence[Observation]) -> None:
-    """Refuse groups that are fed by the same people: they share data, or one decides the rows of the other."""
+    """Refuse groups that the same people feed: they share data, or one chooses the rows of the other."""
     for first, second in combinations(groups, 2):
         for observed, other in product(observations, observations):
             if observed.name not in first or other.name not in second:
@@ -333,24 +335,24 @@ def _refuse_shared_data(groups: Sequence[Group], observations: Sequence[Observat
                 raise refusal("shared data", observed.name, problem=f"and {other.name!r} hold the same data")
 
 
-# What is said where a model leaves open whose records it holds, and a call that answers it.
+# Questions about whose records a model holds, and their answers.
 
 
 def question(group: Sequence[Observation], options: UnitOptions) -> OpenQuestionError | None:
-    """Why it is open whom a release of these variables would protect, which one person may feed; None if it is not."""
+    """The question whom a release of these variables would protect; None if it is not open."""
     for opening, axes, bound in _open_questions(group, options):
-        people = f"unit= names the axis of the people, such as {axis_text(axes[0])}; " if axes else ""
+        people = f"unit= for the axis of the people, such as {axis_text(axes[0])}, or " if axes else ""
         answers = [Answer({"unit": axes, "contribution": None})] if axes else []
         return OpenQuestionError(
-            f"Cannot say whom this release would protect: {opening} Say who one person is: {people}contribution=m says "
-            "that a person holds m records of each table at most, anywhere.",
+            f"Cannot say whom this release would protect: {opening} Define a person: pass {people}contribution=m if a "
+            "person holds at most m records of each table, anywhere.",
             [*answers, Answer({"unit": (), "contribution": bound})],
         )
     return None
 
 
 type _OpenQuestion = tuple[str, tuple[str | int, ...], int]
-"""What is open, an axis that may hold the people, if there is one, and how many records a person may hold."""
+"""The question, an axis that may hold the people, if there is one, and a bound on the records of a person."""
 
 
 def _open_questions(group: Sequence[Observation], options: UnitOptions) -> Iterator[_OpenQuestion]:
@@ -359,8 +361,8 @@ def _open_questions(group: Sequence[Observation], options: UnitOptions) -> Itera
         if open_question is not None:
             yield open_question
     for first, second in combinations(group, 2):
-        # An observed variable that feeds two tables is here twice. Without parents nothing links two variables, which
-        # is looked at first because there are many pairs.
+        # An observed variable that feeds two tables occurs twice. Without parents nothing links two variables. Check
+        # this first, because there are many pairs.
         linked = (first.parents or second.parents) and first.name != second.name
         link = _link(first, second) if linked else None
         if link is not None:
@@ -372,11 +374,11 @@ def _open_questions(group: Sequence[Observation], options: UnitOptions) -> Itera
                 max(2, first.lengths[steps]) if steps is not None and options.n_records_is_public else DEFAULT_BOUND
             )
             bound = 1 if steps is None else sequence
-            yield f"{link}, so what one person can change is in both.", tuple(axes[:1]), bound
+            yield f"{link}, so one person can change both.", tuple(axes[:1]), bound
 
 
 def _question_about(observed: Observation, options: UnitOptions) -> _OpenQuestion | None:
-    """What is open about one observed variable alone; None if nothing is."""
+    """The question about one observed variable alone; None if nothing is open."""
     name, first, public = repr(observed.name), _offered_axis(observed), options.n_records_is_public
     several, n, records = observed.has_several_trials, observed.common_n_trials, _records_per_entry(observed, public)
     trials = f"n={n} trials" if n is not None and public else "several trials"
@@ -384,14 +386,14 @@ def _question_about(observed: Observation, options: UnitOptions) -> _OpenQuestio
     if (chain := observed.step_axis(observed)) is not None:
         others = tuple(axis for number, axis in enumerate(observed.axes) if number != chain)
         return (
-            f"{name} takes its rows of {observed.table.name!r} from itself some steps earlier or later, so a person "
-            "may stand behind a whole sequence of records.",
+            f"{name} takes its rows of {observed.table.name!r} from itself some steps earlier or later, so a whole "
+            "sequence of records may belong to one person.",
             others[:1],
             max(observed.records_per_step, observed.lengths[chain] if public else DEFAULT_BOUND),
         )
     if several and observed.parents:
         parents = " and ".join(repr(parent) for parent, _ in observed.codes)
-        detail = f"behind the observed parent {parents}: anyone who moves there takes all of them along."
+        detail = f"for each entry of the observed parent {parents}, and a person who changes it changes all of them."
         return f"{name} holds {trials} {detail}", people, records
     if several and observed.integrated and observed.lengths:
         detail = f"in each row of {observed.table.name!r}, and a row may be one person or many."
@@ -400,10 +402,10 @@ def _question_about(observed: Observation, options: UnitOptions) -> _OpenQuestio
         shape = " x ".join(map(str, observed.lengths))
         how_many = f"{shape} observations" if public else "observations"
         axes = ", ".join(map(repr, observed.axes))
-        detail = f"over the axes ({axes}), and a person may stand behind several of them."
+        detail = f"over the axes ({axes}), and several of them may belong to one person."
         return f"{name} has {how_many} {detail}", people, records
     if observed.summed and several:
-        detail = f"in each entry of {axis_text(people[0])}, and a person may stand behind several of them."
+        detail = f"in each entry of {axis_text(people[0])}, and several of them may belong to one person."
         return f"{name} holds {trials} {detail}", people, records
     return None
 
@@ -424,12 +426,12 @@ def _link(first: Observation, second: Observation) -> str | None:
 
 
 def _offered_axis(observed: Observation) -> tuple[int, ...]:
-    """The axis that is offered as the axis of the people; empty where there is no axis."""
+    """The axis to suggest as the axis of the people; empty without an axis."""
     return (*observed.summed, *observed.record_axes)[:1]
 
 
 def _records_per_entry(observed: Observation, public: bool) -> int:
-    """How many records an entry of the offered axis holds, if that is public; otherwise a bound to start from."""
+    """The number of records of an entry of the suggested axis, if that is public; otherwise a bound to start from."""
     people = _offered_axis(observed)
     trials = observed.common_n_trials
     others = [axis for axis in range(len(observed.axes)) if axis not in people]
@@ -440,20 +442,19 @@ def _records_per_entry(observed: Observation, public: bool) -> int:
     return max(1, trials * math.prod(observed.lengths[axis] for axis in others))
 
 
-# What the counts that a model observes know of people: whose records they are, and how many of each at most.
+# The unit and the bound that observed counts carry: whose records they are, and at most how many of each.
 
 
 _BoundedCounts = tuple[Counts, Bound]
 
 
 def add_count_bound(options: UnitOptions, observations: Sequence[Observation]) -> UnitOptions:
-    """What was said about people, with what :func:`pymc_dirdp.count` knows of them. No count is looked at.
+    """The options with the unit and bound of counts from :func:`pymc_dirdp.count`. No count is read.
 
     Raises
     ------
     ArgumentError
-        If that contradicts what was said, or the number of records would be public although it depends on who the
-        units are.
+        If these contradict the options, or the number of records would be public although it depends on the units.
     """
     options = replace(options, counted=None)
     stored = {observed.name: observed.stored for observed in observations}
@@ -472,50 +473,49 @@ def add_count_bound(options: UnitOptions, observations: Sequence[Observation]) -
         if bound.unit != unit:
             raise ArgumentError(
                 f"{name!r} counts records of each {unit!r}, and {other!r} of each {bound.unit!r}. A release protects "
-                "one kind of unit: count all for the same one."
+                "one kind of unit, so count both for the same one."
             )
     if options.unit:
         raise ArgumentError(
-            f"{options.unit_text} and the counts of {name!r}, of at most so many records of each {unit!r}, both say "
-            "who is protected. Leave unit= out."
+            f"{options.unit_text} and the counts of {name!r}, with a bound for each {unit!r}, both define the unit. "
+            "Leave unit= out."
         )
-    # A unit has its records in each array that feeds a table.
+    # A unit may have records in each array that feeds a table.
     of_table = Counter[str]()
     for observed in observations:
         of_table[observed.table.name] += bounded[observed.name][1].records if observed.name in bounded else 0
     most = max(of_table.values())
     if options.contribution is None and (unknown := stored.keys() - bounded.keys()):
         raise ArgumentError(
-            f"{name!r} counts at most so many records of each {unit!r}, and it is unknown how many of them "
-            f"{min(unknown)!r} holds. Count both with unit={unit!r}, or pass contribution= for how many records "
-            "of each table a person has at most."
+            f"{name!r} has a bound on the records of each {unit!r}, but {min(unknown)!r} has none. Count both with "
+            f"unit={unit!r}, or pass contribution= for the maximum number of records of a person in each table."
         )
     if options.contribution is not None and options.contribution < most:
         raise ArgumentError(
             f"contribution={options.contribution} is less than the {most} records of each {unit!r} that were counted. "
-            "Leave it out: the counts know it."
+            "Leave it out, because the counts carry it."
         )
     Bound(unit, most).refuse_public_number(options.adjacency)
     return replace(options, contribution=max(most, options.contribution or 1), counted=unit)
 
 
 def known_bound(stored: Node) -> _BoundedCounts | None:
-    """The counts that are observed, with their bound; None if they are another kind of array, or have none."""
+    """The observed counts with their bound; None for another kind of array, and for counts without a bound."""
     data = getattr(root_of(stored), "data", None)
     return (data, data.bound) if isinstance(data, Counts) and data.bound is not None else None
 
 
 def refuse_lost_unit(names: Iterable[str], model: pm.Model, contribution: int = 1) -> None:
-    """Refuse observations that are bounded counts of this process without their bound, of more records than were said.
+    """Refuse observations that equal bounded counts of this process but lost their bound, if it is larger.
 
-    It looks at what is observed, so that its answer depends on the records: two tables may agree by chance, or because
-    nobody has more records than are counted. So it comes after the charge, like all that is wrong with data; a plan
-    charges nothing, and its own errors are for the curator.
+    This reads the observations, so the answer depends on the records: two tables may agree by chance, or because nobody
+    has more records than are counted. It comes after the charge, like all errors about data. A plan charges nothing,
+    and its errors are for the curator.
 
     Raises
     ------
     DataError
-        It names the observed variable, the unit and the bound.
+        If there are such counts. The error names the observed variable, the unit and the bound.
     """
     for name in sorted(names):
         stored = stored_observations(model[name], model)

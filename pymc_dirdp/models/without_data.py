@@ -1,4 +1,4 @@
-"""A copy of a model with its free variables alone: nothing of its records, and a check that nothing of them is left."""
+"""A copy of a model with its free variables alone and no records, and a check that nothing of them is left."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -29,8 +29,8 @@ def refuse_free_variables(
 ) -> None:
     """Refuse a model whose free variables read records, or have a dim of the records.
 
-    Nothing here knows how many records there are. A free variable that has an entry for each of them without a dim is
-    refused where the likelihood is built with another number of rows.
+    The number of records is not used here. A free variable with an entry for each of them and no dim is refused when
+    the likelihood is built with another number of rows.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ def refuse_free_variables(
     if model.potentials:
         raise model_refusal(
             model.potentials[0].name,
-            "is a Potential, of which nobody can tell whether it reads records",
-            "Say it as a prior or as an observed variable. Weights of a survey are a covariate.",
+            "is a Potential, which may read records",
+            "Write it as a prior or as an observed variable. Survey weights are a covariate.",
         )
     for rv in free:
         name = str(rv.name)
@@ -55,14 +55,14 @@ def refuse_free_variables(
             raise model_refusal(
                 name,
                 "is a discrete free variable, which NUTS does not sample",
-                "Sum it out: a pm.Mixture has the probabilities of its states as weights.",
+                "Sum it out: use a pm.Mixture with the probabilities of its states as weights.",
             )
         if any(dim in dims for dim in model.named_vars_to_dims.get(name, ()) if dim is not None):
             raise model_refusal(
                 name,
                 "has an entry for each record, and effects of single persons are their data",
-                "Pass unit= with the axis of the people if an observation is all that a person answers: a pm.Normal "
-                "effect of each of them is integrated out then. Name the observed variable in count_variables= if each "
+                "Pass unit= with the axis of the people if an observation has all answers of a person. A pm.Normal "
+                "effect of each person is then integrated out. Name the observed variable in count_variables= if each "
                 "observation is a number of people, as in Poisson regression, or pass contribution=1 if each trial is "
                 "a person. Otherwise give groups of records an effect, chosen by a covariate of codes, as in "
                 "effect[group].",
@@ -79,9 +79,9 @@ def refuse_free_variables(
 
 
 def refuse_unnamed_data(model: pm.Model, free: Sequence[Node], secret: Collection[Node], options: ModelOptions) -> None:
-    """Refuse a `pm.Data` that nobody said anything about: the private model would hold its values.
+    """Refuse a `pm.Data` that was not declared, because the private model would contain its values.
 
-    Numbers of trials that are people have a question of their own, and covariates with an entry for each record, too.
+    Numbers of trials that are people, and covariates with an entry for each record, have their own questions.
     """
     counted = model.observed_RVs if options.trials_are_people else []
     trials = [parameters(rv)[1][0] for rv in counted if operation(rv) in ("Binomial", "Multinomial")]
@@ -102,7 +102,7 @@ def refuse_unnamed_data(model: pm.Model, free: Sequence[Node], secret: Collectio
             f"reads the data {data!r}",
             f"Pass public=[{data!r}] if anybody may know them, or write them as numbers.",
             Answer({"public": tuple(read)}),
-            # Data with an entry for each record tell how many there are.
+            # Data with an entry for each record reveal their number.
             *([] if options.records_are_public else [Answer({"public": tuple(read), "adjacency": "replace-one"})]),
         )
 
@@ -110,7 +110,7 @@ def refuse_unnamed_data(model: pm.Model, free: Sequence[Node], secret: Collectio
 def without_data(model: pm.Model, free: Sequence[Node], formulas: Sequence[Node]) -> pm.Model:
     """A model with copies of the free variables and of some Deterministics: same names, dims, labels and transforms.
 
-    The `pm.Data` that these read are data of the copy, too.
+    The `pm.Data` that these read are copied, too.
     """
     outputs = [*free, *formulas]
     memo: dict[Any, Any] = {}
@@ -150,7 +150,7 @@ def without_data(model: pm.Model, free: Sequence[Node], formulas: Sequence[Node]
 def public_data(model: pm.Model, secret: Collection[Node], dims: Collection[str], options: ModelOptions) -> list[Node]:
     """The `pm.Data` that were declared public and have no entry for each record, such as weights of strata.
 
-    A number of records is compared with a length only where it is public itself.
+    Lengths are compared with the number of records only if that is public.
     """
     observed = [stored_shape(stored_observations(rv, model)) for rv in model.observed_RVs]
     compared = options.records_are_public and not options.trials_are_people
@@ -170,9 +170,9 @@ def public_deterministics(
 ) -> list[Node]:
     """The Deterministics that are functions of free variables, of single numbers and of public data.
 
-    None of them has a dim of the records. Numbers that are written into a model are public, whatever they are: a rule
-    that left out those that equal the number of records would publish it, because what is left out can be seen. An
-    array may be the records, and so may what a function of the user's own holds.
+    None of them has a dim of the records. Numbers that are written into a model are public, whatever they are. A rule
+    that excluded those that equal the number of records would reveal it, because everybody sees what is excluded. An
+    array may be the records, and so may the content of a function of the user's own.
     """
     formulas, lengths = [], [length for dim, length in model.dim_lengths.items() if dim not in dims]
     for deterministic in model.deterministics:
@@ -195,7 +195,7 @@ def inner_variables(nodes: Iterable[Node]) -> list[Node]:
 
 
 def _operations(node: Node) -> list[Any]:
-    """What computes a variable, and for each entry of it."""
+    """The operations that compute a variable, and each of its entries."""
     ops = [] if node.owner is None else [node.owner.op]
     return [*ops, *(inner for op in ops for name in ("core_op", "scalar_op") if (inner := getattr(op, name, None)))]
 
@@ -210,10 +210,11 @@ def _is_harmless(node: Node, lengths: Collection[Node]) -> bool:
         return False
     if is_random(node) or isinstance(node.type, RandomType):
         return False
-    # Of shared numbers only the lengths of dims are known to be none of the data.
+    # Among shared numbers only the lengths of dims are known not to be data.
     if isinstance(node, SharedVariable) and node not in lengths:
         return False
-    # An array of one number may be the only record. PyTensor writes a ravel as a reshape to (-1,), which is no count.
+    # An array of one number may be the only record. PyTensor writes a ravel as a reshape to (-1,), which is not a
+    # record.
     is_ravel = isinstance(node, Constant) and np.array_equal(node.data, [-1])
     return not (is_stored(node) and node.type.ndim) or is_ravel
 
@@ -221,9 +222,9 @@ def _is_harmless(node: Node, lengths: Collection[Node]) -> bool:
 def check_nothing_left(
     model: pm.Model, secret: Sequence[Node], published: Sequence[Node], dims: Collection[str]
 ) -> None:
-    """Look at all that a model holds for data, and for dims of the records.
+    """Search all parts of a model for data, and for dims of the records.
 
-    No value and no length is looked at, so that the answer tells nothing of the data, and may come before a charge.
+    No value and no length is read, so the result reveals nothing about the data and may come before a charge.
 
     Parameters
     ----------
@@ -231,14 +232,14 @@ def check_nothing_left(
     secret : sequence of Variable
         The stored arrays of observations and covariates of records.
     published : sequence of Variable
-        Those that hold what is published.
+        The stored arrays that are published.
     dims : collection of str
         The dims along which variables have their records.
 
     Raises
     ------
     InternalError
-        If anything is left. The model is not handed out then.
+        If anything is left. The model is then not returned.
     """
     variables = [*model.basic_RVs, *model.deterministics, *model.potentials, *model.value_vars]
     for node in ancestors(variables):
@@ -257,7 +258,7 @@ def _shares_memory(node: Node, other: Node) -> bool:
 
 
 def _memory(node: Any) -> NDArray[Any]:
-    """The array of a stored variable itself, or an empty one for what is computed."""
+    """The array of a stored variable itself; an empty one for a computed variable."""
     if isinstance(node, Constant):
         return np.asarray(node.data)
     return np.asarray(node.get_value(borrow=True)) if isinstance(node, SharedVariable) else np.empty(0)

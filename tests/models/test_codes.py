@@ -96,9 +96,9 @@ def test_a_matrix_of_records():
         (lambda t: t[A, pytensor.shared(0, name="base") + B], ["computed in the model"]),
         (lambda t: t[A, pm.Categorical("hidden", p=[0.5, 0.5], shape=N)], ["hidden"]),
         (lambda t: t[A, B] ** 2, ["is a power of shares"]),
-        (lambda t: t[A, B][:-1], ["is cut, reordered or put together along an axis whose rows are chosen by codes"]),
-        (lambda t: pt.roll(t[A, B], 1, axis=0)[:-1], ["is cut, reordered or put together"]),
-        (lambda t: t[A, B][::-1][:-1], ["is cut, reordered or put together"]),
+        (lambda t: t[A, B][:-1], ["is sliced, reordered or concatenated along an axis whose rows are chosen by codes"]),
+        (lambda t: pt.roll(t[A, B], 1, axis=0)[:-1], ["is sliced, reordered or concatenated"]),
+        (lambda t: t[A, B][::-1][:-1], ["is sliced, reordered or concatenated"]),
         (lambda t: t[A, B].reshape((N, 4)), ["has a shape that depends on data"]),
     ],
 )

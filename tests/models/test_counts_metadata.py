@@ -65,12 +65,16 @@ def test_the_number_of_records_is_private_unless_it_is_the_number_of_units():
     ("observed", "planning", "message"),
     [
         (lambda: {"n": counted()}, ADD_REMOVE | {"contribution": 2}, "contribution=2 is less than the 3"),
-        (lambda: {"n": counted()}, ADD_REMOVE | {"unit": 0}, "both say who is protected"),
+        (lambda: {"n": counted()}, ADD_REMOVE | {"unit": 0}, "both define the unit"),
         (lambda: {"n": 2 * counted()}, ADD_REMOVE, "computed from counts of at most 3"),
         (lambda: {"n": counted()[[0, 0, 1, 2]]}, ADD_REMOVE, "computed from counts of at most 3"),
         (lambda: {"n": np.stack([counted(), counted()])}, ADD_REMOVE, "computed from counts of at most 3"),
         (lambda: {"n": counted(), "m": counted(unit="ward")}, ADD_REMOVE, "of each 'ward'"),
-        (lambda: {"n": counted(), "m": np.array([4, 5])}, ADD_REMOVE, "unknown how many of them 'm' holds"),
+        (
+            lambda: {"n": counted(), "m": np.array([4, 5])},
+            ADD_REMOVE,
+            "but 'm' has none",
+        ),
         (lambda: {"n": counted(1)}, {"public": ["n"]}, "with unit='patient' of counts a person's records may lie"),
     ],
 )

@@ -110,7 +110,7 @@ def test_what_is_refused_is_refused_with_dims():
     with pm.Model(coords=COORDS) as model:
         u = pmd.Uniform("u", 0.5, 1)
         pm.Bernoulli("z", p=u.values, observed=YES)
-    with pytest.raises(UnsupportedModelError, match="other bounds than 0 and 1"):
+    with pytest.raises(UnsupportedModelError, match="bounds other than 0 and 1"):
         tables(model)
 
 

@@ -115,7 +115,7 @@ def test_the_question_is_the_same(first, second):
 def test_dims_name_the_people_and_not_the_steps():
     model = built(chain, dims=("person", "time"))
     assert dirdp.plan(TARGET, model, unit="person").parts[0].mechanism.contribution.records == 5
-    with pytest.raises(ArgumentError, match="unit='time' is no dim of any observation"):
+    with pytest.raises(ArgumentError, match="unit='time' is not a dim of any observation"):
         dirdp.plan(TARGET, model, unit="time")
 
 

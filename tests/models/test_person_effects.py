@@ -341,13 +341,13 @@ def effect_in_a_prior():
     [
         (long_format, r"dims=\(\"person\", \"question\"\), with theta\[:, None\]"),
         (two_effects, "'theta' has an entry for each person, and so has 'other'. Give each person one effect"),
-        (other_prior, r"its prior is no pm.Normal \(StudentT\)"),
-        (walk, "its prior is no pm.Normal"),
-        (sums_to_zero, "its prior is no pm.Normal"),
+        (other_prior, r"its prior is not pm.Normal \(StudentT\)"),
+        (walk, "its prior is not pm.Normal"),
+        (sums_to_zero, "its prior is not pm.Normal"),
         (centred_among_people, "mixes records"),
         (of_each_answer, "several entries for each person"),
         (classes, "discrete free variable"),
-        (prior_of_answers, "reads what a variable observes"),
+        (prior_of_answers, "reads the observations of a variable"),
         (effect_in_a_prior, "'other' depends on 'theta'"),
         (several_variables, r'Pass jointly=\[\["first", "second"\]\]'),
     ],
@@ -364,7 +364,7 @@ def test_whose_answers_they_are_is_asked_with_a_call_to_copy():
         dirdp.private_model(PURE, model_of(centred))
     with pytest.raises(UnsupportedModelError, match="unit=0 if each entry of axis 0"):
         dirdp.private_model(PURE, model_of(column))
-    with pytest.raises(ArgumentError, match="unit='persons' is no dim"):
+    with pytest.raises(ArgumentError, match="unit='persons' is not a dim"):
         dirdp.private_model(PURE, model_of(centred), unit="persons")
 
 

@@ -223,7 +223,7 @@ case(
     "labels",
     lambda: labelled(["a", "b"]),
     lambda: labelled(["a", "b", "c"]),
-    words="'p' has another length along the dim 'answer'",
+    words="'p' has more or fewer entries along the dim 'answer' than labels",
 )
 
 # Likelihoods

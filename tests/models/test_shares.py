@@ -75,7 +75,7 @@ def test_what_is_a_share_at_some_points_only_is_refused(called):
 def test_order_statistics_of_a_row_are_no_shares(d, order):
     with pm.Model() as model:
         pm.Categorical("y", p=order(pm.Dirichlet("p", np.ones(d))), observed=YES)
-    with pytest.raises(UnsupportedModelError, match="which is no share"):
+    with pytest.raises(UnsupportedModelError, match="which is not a share"):
         dirdp.tables(model)
 
 
@@ -191,14 +191,14 @@ GRID = RNG.integers(0, 3, (N, N))
 @pytest.mark.parametrize(
     ("use", "words"),
     [
-        (lambda p: p[GRID][:, ::-1], "is cut, reordered or put together"),
+        (lambda p: p[GRID][:, ::-1], "is sliced, reordered or concatenated"),
         (lambda p: p[GRID].T, None),
         (lambda p: p[GRID.T], None),
-        (lambda p: p[GRID].ravel(), "is cut, reordered or put together"),
-        (lambda p: pt.roll(p[GRID], 1, axis=1), "is cut, reordered or put together"),
-        (lambda p: pt.diagonal(p[GRID])[:, None] * pt.ones((N, N)), "is cut, reordered or put together"),
+        (lambda p: p[GRID].ravel(), "is sliced, reordered or concatenated"),
+        (lambda p: pt.roll(p[GRID], 1, axis=1), "is sliced, reordered or concatenated"),
+        (lambda p: pt.diagonal(p[GRID])[:, None] * pt.ones((N, N)), "is sliced, reordered or concatenated"),
         (lambda p: p[GRID][pt.argsort(p[GRID][:, 0])], "is chosen by a function of shares"),
-        (lambda p: p[GRID] / p[GRID].sum(axis=1, keepdims=True), "is cut, reordered or put together"),
+        (lambda p: p[GRID] / p[GRID].sum(axis=1, keepdims=True), "is sliced, reordered or concatenated"),
         (lambda p: pt.switch(p[GRID] > 0.5, p[GRID], p[GRID]), "is chosen by a condition on shares"),
     ],
 )

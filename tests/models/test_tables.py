@@ -239,10 +239,10 @@ def test_tables_are_equal_by_value(change):
     ("change", "problem"),
     [
         ({"family": "beta"}, "a Beta and has more than two categories"),
-        ({"dims": ("row",)}, "the dims of 'p' are not those of its shape"),
-        ({"coords": {}}, "the dims of 'p' are not those of its shape"),
-        ({"coords": {"row": ("a",)}}, "the labels of 'row' are not as many as its entries"),
-        ({"likelihoods": (Likelihood("y", "multinomial", (), (), View(np.array([0, 6]))),)}, "leads to cells"),
+        ({"dims": ("row",)}, "The dims of 'p' do not fit its shape"),
+        ({"coords": {}}, "The dims of 'p' do not fit its shape"),
+        ({"coords": {"row": ("a",)}}, "The dim 'row' does not have one label for each entry"),
+        ({"likelihoods": (Likelihood("y", "multinomial", (), (), View(np.array([0, 6]))),)}, "refers to cells"),
     ],
 )
 def test_a_table_that_contradicts_itself_is_none(change, problem):
@@ -458,7 +458,7 @@ def test_dirichlet_as_a_row_of_binomials():
     with pm.Model():
         p = pm.Dirichlet("p", np.ones(3))
         pm.Binomial("y", n=3, p=p, observed=[1, 1, 1])
-        refused("'y'", "'p', which is a Dirichlet", "conjugate to a Beta")
+        refused("'y'", "'p', which is a Dirichlet", "conjugate only to a Beta")
 
 
 @pytest.mark.parametrize("p_of", [lambda b: b, lambda b: b[0]])
@@ -466,7 +466,7 @@ def test_beta_as_the_probabilities_of_categories(p_of):
     with pm.Model():
         b = pm.Beta("b", 1, 1, shape=(2, 2))
         pm.Multinomial("y", n=3, p=pt.as_tensor(b), observed=[[1, 2], [1, 2]])
-        refused("'y'", "'b', which is a Beta", "conjugate to a Dirichlet")
+        refused("'y'", "'b', which is a Beta", "conjugate only to a Dirichlet")
 
 
 def test_scalar_beta_as_the_probability_of_one_category():

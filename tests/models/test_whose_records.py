@@ -227,7 +227,7 @@ def test_lines_are_python():
         ({"unit": True}, "got a bool"),
         ({"unit": -1}, "got an int below 0"),
         ({"unit": ()}, "at least one axis"),
-        ({"unit": (0, 0)}, "each of them once"),
+        ({"unit": (0, 0)}, "no axis twice"),
         ({"contribution": 0}, "contribution to be an integer >= 1"),
         ({"unit": 0, "contribution": 0}, "contribution to be an integer >= 1"),
         ({"public": "words"}, r"write \['name'\]"),
@@ -332,7 +332,7 @@ def three_tables():
 
 @pytest.mark.parametrize("disjoint", [[["a"], ["b", "a"]], [["a", "b"], ["y_b"]]])
 def test_a_table_in_two_groups_is_refused_by_either_name(disjoint):
-    with pytest.raises(ArgumentError, match="stands in two groups of disjoint"):
+    with pytest.raises(ArgumentError, match="is in two groups of disjoint="):
         reading(three_tables(), disjoint=disjoint)
 
 

@@ -84,9 +84,9 @@ def flat(*shape, name="p", dims=None):
 @is_read("at most 3 records", {"p": (3,)}, {"p": 592}, contribution=3)
 @is_read("record", {"p": (1,)}, relation="add-remove")
 @is_refused("unit='hair' is the dim of the categories of 'students'", unit="hair")
-@is_refused("unit='person' is no dim of any observation", unit="person")
-@is_refused("pass contribution=1 in place of unit=", unit="trial")
-@is_refused("unit=0 is no axis of any observation", unit=0)
+@is_refused("unit='person' is not a dim of any observation", unit="person")
+@is_refused("pass contribution=1 instead of unit=", unit="trial")
+@is_refused("unit=0 is not an axis of any observation", unit=0)
 def hair_colours():
     with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
         pm.Multinomial("students", n=592, p=flat(4, dims="hair"), observed=HAIR, dims="hair")
@@ -95,7 +95,7 @@ def hair_colours():
 
 @is_read("record", {"rate": (1, "any")}, {"rate": 2436})
 @is_read("record", {"rate": (1, "any")}, relation="add-remove")
-@is_refused("is not named public", 'public=["admitted"]', "contribution=m", unit="department")
+@is_refused("is not in public=", 'public=["admitted"]', "contribution=m", unit="department")
 @is_read("department", {"rate": (933, "own")}, {"rate": 2436}, unit="department", public=["admitted"])
 @is_read("record", {"rate": (1, "own")}, {"rate": 2436}, public=["admitted"])
 @is_read("record", {"rate": (1, "own")}, {"rate": 2436}, contribution=1, public=["admitted"])
@@ -110,7 +110,7 @@ def admissions():
 @is_read("record", {"rate": (1, "any")}, {"rate": 200})
 @is_read("axis 0", {"rate": (100, "own")}, {"rate": 200}, unit=0)
 @is_read("record", {"rate": (1, "own")}, {"rate": 200}, public=["bought"])
-@is_refused("changes nothing", "holds as many trials", unit=0, public=["bought"])
+@is_refused("changes nothing", "has the same number of trials", unit=0, public=["bought"])
 def a_b_test():
     with pm.Model() as model:
         pm.Binomial("bought", n=100, p=pm.Beta("rate", 1, 1, shape=2), observed=[13, 21])
@@ -146,7 +146,7 @@ def nobody_came():
 @is_read("person", {"p": (1,)}, {"p": PEOPLE}, unit="person")
 @is_read("person", {"p": (1,)}, relation="add-remove", unit="person")
 @is_read("axis 0", {"p": (1,)}, unit=0)
-@is_refused("unit='persn' is no dim of any observation. Did you mean 'person'?", unit="persn")
+@is_refused("unit='persn' is not a dim of any observation. Did you mean 'person'?", unit="persn")
 @is_read("person", {"p": (3,)}, unit="person", contribution=3)
 @is_refused("public", "'answer'", public=["answer"])
 def one_question():
@@ -192,7 +192,7 @@ def a_probability_for_each_person():
 @is_read("at most 5 records", {"theta": (5, "any")}, contribution=5)
 @is_read("record", {"theta": (1, "any")}, contribution=1)
 @is_read("axis 0", {"theta": (5, "any")}, unit=0, contribution=5)
-@is_refused("contribution=4 is less than what 'answers' says", unit=0, contribution=4)
+@is_refused("contribution=4 is too small for 'answers'", unit=0, contribution=4)
 def survey_of_rows():
     with pm.Model() as model:
         pm.Categorical("answers", p=flat(ITEMS, LEVELS, name="theta"), observed=ANSWERS)
@@ -202,7 +202,7 @@ def survey_of_rows():
 @is_asked('unit="person"')
 @is_read("person", {"theta": (1, "each")}, {"theta": 200}, unit="person")
 @is_read("person, item", {"theta": (1, "own")}, unit=("person", "item"))
-@is_refused("unit='answer' is no dim", unit="answer")
+@is_refused("unit='answer' is not a dim", unit="answer")
 def survey_with_dims():
     with pm.Model(coords=coords(person=PEOPLE, item=ITEMS)) as model:
         theta = flat(ITEMS, LEVELS, name="theta")
@@ -335,14 +335,14 @@ def documents_of_one_length():
 
 
 @is_asked("several trials in each entry of 'document'", 'public=["words"]')
-@is_refused("keeps the number of records of every person", 'public=["words"]', unit="document")
+@is_refused("publishes the number of records of every person", 'public=["words"]', unit="document")
 @is_read("document", {"topic": (LENGTHS.max(),)}, {"topic": LENGTHS.sum()}, unit="document", public=["words"])
 @is_read("document", {"topic": (40,)}, unit="document", contribution=40)
 @is_refused("unit='document' under adjacency='add-remove'", unit="document", relation="add-remove")
 @is_refused("changes nothing", "are private", unit="document", relation="add-remove", public=["words"])
 @is_refused("changes nothing", "Leave out contribution=", unit="document", contribution=60, public=["words"])
 @is_refused("changes nothing", "in any rows", contribution=60, public=["words"])
-@is_refused("changes nothing", "decides the number of records of no row", contribution=1, public=["words"])
+@is_refused("changes nothing", "determines the number of records of no row", contribution=1, public=["words"])
 @is_read("document", {"topic": (40,)}, unit="document", contribution=40, relation="add-remove")
 @is_read("record", {"topic": (1,)}, {"topic": LENGTHS.sum()}, contribution=1)
 def documents_of_other_lengths():
@@ -352,7 +352,7 @@ def documents_of_other_lengths():
     return model
 
 
-@is_asked("'words' holds n=50 trials behind the observed parent 'an array'", "unit=0")
+@is_asked("'words' holds n=50 trials for each entry of the observed parent 'an array'", "unit=0")
 @is_read("axis 0", {"topics": (50, "any")}, {"topics": 2000}, unit=0)
 @is_read("record", {"topics": (1, "any")}, {"topics": 2000}, contribution=1)
 def documents_of_classes():
@@ -362,7 +362,7 @@ def documents_of_classes():
     return model
 
 
-@is_asked("behind the observed parent 'cls'", 'unit="document"')
+@is_asked("for each entry of the observed parent 'cls'", 'unit="document"')
 @is_read("document", {"share": (1,), "topics": (50, "any")}, {"share": 40, "topics": 2000}, unit="document")
 def documents_and_their_classes():
     with pm.Model(coords=coords(document=PEOPLE, word=LEVELS)) as model:
@@ -372,7 +372,7 @@ def documents_and_their_classes():
     return model
 
 
-@is_refused("has a number for each of them. Write one number", unit="document", relation="add-remove")
+@is_refused("has a number for each person. Write a single number", unit="document", relation="add-remove")
 @is_read("document", {"topic": (50,)}, unit="document")
 @is_read("document", {"topic": (60,)}, unit="document", contribution=60, relation="add-remove")
 def documents_of_one_length_by_chance():
@@ -386,11 +386,11 @@ def documents_of_one_length_by_chance():
 # Grouped trials
 
 
-@is_asked("'k' holds several trials behind the observed parent 'an array'")
+@is_asked("'k' holds several trials for each entry of the observed parent 'an array'")
 @is_read("record", {"rate": (1, "any")}, {"rate": 26}, contribution=1)
 @is_refused("changes nothing", "of no row", contribution=1, public=["k"])
 @is_read("axis 0", {"rate": (8, "any")}, {"rate": 26}, unit=0, public=["k"])
-@is_refused("is not named public", unit=0)
+@is_refused("is not in public=", unit=0)
 def germination():
     with pm.Model() as model:
         rate = pm.Beta("rate", 1, 1, shape=3)
@@ -616,7 +616,7 @@ SMOKERS = np.array([[12, 30, 8], [20, 15, 15], [9, 31, 10], [40, 5, 5]])
 
 
 @is_refused("'quit' has a number of trials that is, or depends on, what is observed in 'smokes'")
-@is_refused("Add contribution=m, and n_records=", unit="town", relation="add-remove")
+@is_refused("Pass contribution=m, which makes it private, and n_records=", unit="town", relation="add-remove")
 def funnel_by_a_column_of_counts():
     """NumPy leaves no trace of where the number comes from."""
     with pm.Model(coords=coords(town=4, habit=3)) as model:
@@ -701,7 +701,7 @@ def trials_from_codes_of_a_parent():
 
 @is_read("record", {"y_p": (1,)}, {"y_p": 592})
 @is_read("record", {"y_p": (1,)}, relation="add-remove")
-@is_refused("changes nothing", "no axis of 'y' is an axis of rows", public=["y"])
+@is_refused("changes nothing", "no axis of 'y' is a row axis", public=["y"])
 def integrated_counts():
     with pm.Model() as model:
         pm.DirichletMultinomial("y", n=592, a=np.ones(4), observed=HAIR)
@@ -811,7 +811,7 @@ def a_survey_and_trials_of_others():
     return model
 
 
-@is_refused("unit=('person', 'town') names axes that no observation has together", unit=("person", "town"))
+@is_refused("unit=('person', 'town') names axes that no single observation has", unit=("person", "town"))
 def two_axes_of_two_variables():
     with pm.Model(coords=coords(person=PEOPLE, town=4)) as model:
         pm.Bernoulli("a", p=pm.Beta("pa", 1, 1), observed=YES, dims="person")
@@ -915,7 +915,7 @@ def a_share_and_the_rest_of_the_same_people():
     return model
 
 
-@is_refused("'y' has a probability that is computed from 'p'", "is a quotient of shares, which is no share")
+@is_refused("'y' has a probability that is computed from 'p'", "is a quotient of shares, which is not a share")
 def two_of_three_categories_with_a_sum_of_1():
     with pm.Model() as model:
         p = flat(3)
@@ -923,7 +923,7 @@ def two_of_three_categories_with_a_sum_of_1():
     return model
 
 
-@is_refused("'y' has a probability that is computed from 'p'", "is a sum of shares, which is no share")
+@is_refused("'y' has a probability that is computed from 'p'", "is a sum of shares, which is not a share")
 def two_categories_merged():
     with pm.Model() as model:
         p = flat(3)
@@ -931,7 +931,7 @@ def two_categories_merged():
     return model
 
 
-@is_refused("'y' uses 'p'", "with its categories from several rows or twice")
+@is_refused("'y' uses 'p'", "with categories from several rows or a category twice")
 def a_category_taken_twice():
     with pm.Model() as model:
         p = flat(2)
@@ -942,7 +942,7 @@ def a_category_taken_twice():
 @is_read("record", {"theta_A": (1,), "theta_B": (1,)}, {"theta_A": 100, "theta_B": 120})
 @is_read("record", {"theta_A": (1,), "theta_B": (1,)}, relation="add-remove")
 @is_refused("changes nothing", "of no row", public=["bought"])
-@is_refused("keeps the number of records of every person", unit=0)
+@is_refused("publishes the number of records of every person", unit=0)
 @is_read("axis 0", {"theta_A": (120,), "theta_B": (120,)}, unit=0, public=["bought"])
 def stacked_arms():
     with pm.Model() as model:
@@ -1039,7 +1039,7 @@ def one_of_the_rows_with_the_labels_of_people():
     return model
 
 
-@is_refused("is a choice by pm.math.switch of shares, which is no share")
+@is_refused("is a choice by pm.math.switch of shares, which is not a share")
 def a_guess_for_some_records():
     with pm.Model() as model:
         pm.Bernoulli("y", p=pm.math.switch(YES, pm.Beta("b", 1, 1), 0.5), observed=CODES % 2)
@@ -1163,14 +1163,14 @@ def two_of_many_rows():
     return model
 
 
-@is_refused("is computed from 'b'", "is an inverse logit of shares, which is no share")
+@is_refused("is computed from 'b'", "is an inverse logit of shares, which is not a share")
 def a_share_as_a_logit():
     with pm.Model() as model:
         pm.Bernoulli("y", logit_p=pm.Beta("b", 1, 1), observed=YES)
     return model
 
 
-@is_refused("is a softmax of shares, which is no share")
+@is_refused("is a softmax of shares, which is not a share")
 def a_softmax_of_some_logarithms():
     with pm.Model() as model:
         pm.Categorical("y", p=pm.math.softmax(pm.math.log(flat(LEVELS)[:2])), observed=YES)
@@ -1306,7 +1306,7 @@ def a_prior_of_codes():
 # What stays refused
 
 
-@is_refused("is computed from 'v'", "of shares, which is no share")
+@is_refused("is computed from 'v'", "of shares, which is not a share")
 def stick_breaking():
     with pm.Model() as model:
         v = pm.Beta("v", 1, 1, shape=2)
@@ -1315,7 +1315,7 @@ def stick_breaking():
     return model
 
 
-@is_refused("is computed from 'sensitivity' and 'share'", "is no share")
+@is_refused("is computed from 'sensitivity' and 'share'", "is not a share")
 def a_test_with_errors():
     with pm.Model() as model:
         share, sensitivity = pm.Beta("share", 1, 1), pm.Beta("sensitivity", 9, 1)

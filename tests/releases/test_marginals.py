@@ -398,7 +398,7 @@ REFUSED = {
         UnsupportedModelError,
         "different numbers",
     ),
-    "a circle": (circle, {}, {"mechanism": "gaussian"}, UnsupportedModelError, "in a circle"),
+    "a circle": (circle, {}, {"mechanism": "gaussian"}, UnsupportedModelError, "in a cycle"),
     "rows of different people": (
         other_sizes,
         {"disjoint": [["p_hair"], ["p_eye"]]},

@@ -161,7 +161,7 @@ def test_shares_of_trials_are_summed_out_by_the_sampler():
     with pm.Model() as model:
         pm.Normal("y_p")
         pm.BetaBinomial("y", n=7, alpha=2.0, beta=3.0, observed=5)
-    with pytest.raises(DirdpError, match="'y_p' is a variable of the model"):
+    with pytest.raises(DirdpError, match="The private model needs the name 'y_p'"):
         dirdp.private_model(PURE, model, contribution=1)
 
 
@@ -212,10 +212,10 @@ def shares_read_counts():
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (reads_trials, "add-remove keeps private"),
+        (reads_trials, "private under add-remove"),
         (prior_reads_trials, "prior that reads the records"),
-        (shares_read_trials, "add-remove keeps private"),
-        (shares_read_counts, "reads what a variable observes"),
+        (shares_read_trials, "private under add-remove"),
+        (shares_read_counts, "reads the observations of a variable"),
     ],
 )
 def test_private_numbers_of_trials_are_not_in_the_model(make, match, ledger):
@@ -657,7 +657,7 @@ def test_person_effects_are_refused_where_their_number_is_private():
     with pm.Model() as model:
         person = pm.Data("person", np.arange(n))
         pm.Bernoulli("y", logit_p=pm.Normal("u", shape=n)[person], observed=any_models.answers(2))
-    with pytest.raises(ArgumentError, match="tells how many records there are"):
+    with pytest.raises(ArgumentError, match="reveals the number of records"):
         dirdp.private_model(PURE, model, public=["person"], adjacency="add-remove")
     with pm.Model() as model:
         pm.Bernoulli("y", logit_p=pm.Normal("u", shape=n), observed=any_models.answers(2))
@@ -760,7 +760,7 @@ def test_a_unit_is_an_axis_as_for_sample(unit, ledger):
         pm.Binomial("y", n=3, p=pm.Beta("p", 1, 1), observed=[0, 1, 3, 2], dims="person")
     with pytest.raises(ArgumentError, match="of any observation"):
         dirdp.private_model(PURE, model, unit=unit, ledger=ledger)
-    with pytest.raises(ArgumentError, match="leave contribution= out"):
+    with pytest.raises(ArgumentError, match="either unit= or contribution="):
         dirdp.private_model(PURE, model, unit=0, contribution=1, ledger=ledger)
     assert ledger.entries() == before
 
