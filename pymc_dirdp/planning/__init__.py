@@ -1,4 +1,4 @@
-"""All that is decided without data: calibration, allocation, choice, comparison, price lists, expected errors."""
+"""Planning without data: calibration, allocation, choice, comparison, price lists, expected errors."""
 
 from pymc_dirdp.lazy import attach
 

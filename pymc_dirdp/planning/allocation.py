@@ -1,4 +1,4 @@
-"""One target, many tables: how much each may lose, and the mechanisms that together satisfy the guarantee."""
+"""One guarantee for many tables: the budget of each, and mechanisms that satisfy the guarantee together."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee, RenyiDP
 
 
 def shares(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]]) -> dict[str, float]:
-    """The part of the budget that each table gets.
+    """The share of the budget of each table.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def shares(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]]) -> d
 
 def composed(mechanisms: Mapping[str, Mechanism], groups: Sequence[tuple[str, ...]], draws: int) -> PrivacyCurves:
     """The curves of a whole release: sequential within a group of tables, parallel over groups."""
-    # What is the same for all data sets adds nothing.
+    # Mechanisms whose output is the same for all data sets lose nothing.
     losing = {name: mechanism for name, mechanism in mechanisms.items() if mechanism.pure_epsilon > 0}
 
     def of_group(group: tuple[str, ...]) -> tuple[tuple[Mechanism, int], ...]:
@@ -64,27 +64,27 @@ def allocate[M: Mechanism](
     once: Collection[str] = (),
     earlier: Sequence[tuple[PrivacyCurves, int]] = (),
 ) -> dict[str, M]:
-    """Mechanisms that keep `guarantee` together.
+    """Mechanisms that satisfy `guarantee` together.
 
-    Divergences add, so under `RenyiDP` and `TruncatedCDP` each table is calibrated for its share. An (epsilon, delta)
-    does not divide: there the tables share a Rényi divergence, as large as the composed privacy loss allows.
+    Divergences add up, so under `RenyiDP` and `TruncatedCDP` each table is calibrated for its share. An (epsilon,
+    delta) cannot be divided. The tables then share a Rényi divergence, as large as the composed privacy loss allows.
 
     Parameters
     ----------
     guarantee : Guarantee
-        What all tables and draws together have to satisfy.
+        The guarantee that all tables and draws have to satisfy together.
     calibrate : callable
-        The mechanism of a table, by its name, for a guarantee of its own.
+        Takes the name of a table and its own guarantee. Returns the mechanism.
     weights : mapping of str to float
         Relative shares of the divergence, by table.
     groups : sequence of tuple of str
-        Tables that one person's records may feed together; every table is in one at least.
+        Tables that one person's records may feed together. Every table is in at least one group.
     draws : int
         Number of draws from each table.
     once : collection of str
-        The tables for which one release serves all draws.
-    before : sequence of (PrivacyCurves, int), default ()
-        Earlier releases about the same people, and how often; the guarantee covers them, too.
+        The tables whose single release serves all draws.
+    earlier : sequence of (PrivacyCurves, int), default ()
+        Earlier releases about the same people, and their numbers. The guarantee covers them, too.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def allocate[M: Mechanism](
     Raises
     ------
     UnattainableError
-        If no setting satisfies the guarantee, or `earlier` leaves nothing of it.
+        If no setting satisfies the guarantee, or `earlier` has used it up.
 
     References
     ----------
@@ -103,7 +103,7 @@ def allocate[M: Mechanism](
     releases = {name: 1 if name in once else draws for name in weights}
     if all(len(group) == 1 for group in groups) and set(releases.values()) == {1} and not earlier:
         return {name: calibrate(name, guarantee) for name in weights}
-    # One unit or so below the share: shares, added up in floating point, must not exceed the whole.
+    # Slightly below the share, because the sum of rounded shares must not exceed the whole.
     parts = {name: share * (1 - 2**-50) / releases[name] for name, share in shares(weights, groups).items()}
     divergence = guarantee.as_divergence()
     if divergence is None:
@@ -113,16 +113,16 @@ def allocate[M: Mechanism](
         mechanisms = _largest_budget(divergence, guarantee, calibrate, parts, groups, draws, earlier)
         if mechanisms is not None:
             return mechanisms
-        # At a high order the divergence is infinite before the guarantee is used up. A lower one reaches on.
+        # At a high order the divergence is infinite before the guarantee is used up. A lower order uses more of it.
         order = divergence.order
         divergence = replace(divergence, order=1 + (order - 1) / 2 if order > 1.1 else 1.0)
 
 
 def _remaining_budget(earlier: Sequence[tuple[PrivacyCurves, int]], guarantee: Guarantee) -> float:
-    """The budget that is left where budgets add up."""
+    """The remaining budget where budgets add up."""
     remaining = guarantee.budget - (Composition(tuple(earlier)).loss(guarantee)[0] if earlier else 0.0)
     if remaining <= 0:
-        raise UnattainableError("What was released before leaves nothing of the guarantee; relax it.")
+        raise UnattainableError("Earlier releases have used up the guarantee; relax it.")
     return remaining
 
 
@@ -139,13 +139,13 @@ def _largest_budget[M: Mechanism](
 ) -> dict[str, M] | None:
     """Mechanisms for the largest divergence, at the order of `start`, that satisfies the guarantee.
 
-    None if all divergences keep it, so that a lower order reaches further. Sums of losses of several tables take
+    None if all divergences satisfy it, so that a lower order can use more of it. Sums of losses of several tables take
     minutes above `max_shared`.
     """
     if guarantee.budget > max_shared:
         raise UnattainableError(
             f"Tables cannot share {guarantee.budget_name}={guarantee.budget:g} and a delta: their losses are summed on "
-            f"a grid, up to {max_shared:g}. No guarantee of this size protects anyone; ask for 10 at most."
+            f"a grid, up to {max_shared:g}. No guarantee of this size protects anyone; ask for at most 10."
         )
 
     @lru_cache(maxsize=8)
@@ -158,14 +158,14 @@ def _largest_budget[M: Mechanism](
         return log_ratio_to_budget(*(Composition((*earlier, (tables, 1))) if earlier else tables).loss(guarantee))
 
     start_budget, end_budget = start.epsilon, 1e6 * start.epsilon
-    # Where four times the budget keeps it, all budgets may: on the way to the largest the mechanisms hardly change.
+    # If four times the budget satisfies it, all budgets may. Up to the largest the mechanisms hardly change.
     if excess(start_budget) <= 0 and excess(4 * start_budget) <= 0 and excess(end_budget) <= 0:
-        # A calibration that no longer follows its budget has given back the posterior itself. No order is below 1.
+        # A calibration that no longer depends on its budget has returned the posterior itself. No order is below 1.
         return (
             mechanisms(end_budget) if start.order == 1 or mechanisms(end_budget) == mechanisms(end_budget / 4) else None
         )
     safe, unsafe = bracket(excess, start=start_budget, factor=4, least=1e-100, most=end_budget)
     if safe == 0:
         raise UnattainableError("The guarantee is so tight that no setting satisfies it; relax it.")
-    # The budget is solved for to this relative error; at most half as much of epsilon is left unused.
+    # The relative error of the budget. At most half as much of epsilon remains unused.
     return mechanisms(safe_root(excess, safe=safe, unsafe=unsafe, rtol=2e-3))

@@ -23,16 +23,16 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
 from pymc_dirdp.privacy.unit import MAX_PARAMETER, MIN_PARAMETER, is_binary_row, personal_cells
 
-# The settings of the Dirichlet mechanism at which a guarantee stops to hold, and the best of them.
+# The settings of the Dirichlet mechanism up to which a guarantee holds, and the best of them.
 
 
 class Boundary:
-    """The pairs `(r, s)` at which a guarantee stops to hold. The loss rises with `r` and falls with `s`.
+    """The largest `r` for each `s` at which a guarantee holds. The loss rises with `r` and falls with `s`.
 
-    Prior parameters are raised by `s`.
+    `s` is added to the prior parameters.
 
-    At first several records of a person are taken to lie in one cell of each block, which is quick and nearly always
-    the worst. With `spread` they may lie anywhere.
+    By default several records of a person are assumed to lie in one cell of each block, which is quick and nearly
+    always the worst case. With `spread` they may lie anywhere.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Boundary:
         return self.cells.curves(r, self.adjacency, raise_by=s, min_count=self.min_count, spread=spread)
 
     def excess(self, r: float, s: float) -> float:
-        """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
+        """The logarithm of the loss divided by the guarantee's budget: at most 0 exactly where the guarantee holds."""
         excess = log_ratio_to_budget(*self.curves(r, s).loss(self.guarantee))
         # The loss with all records in one cell is quick to compute, and enough to refuse.
         if excess > 0 or not self.spread:
@@ -85,11 +85,11 @@ class Boundary:
     def least_s(self, r: float, *, guess: float = 1.0, rtol: float = 2e-12, max_s: float = 1e12) -> float:
         """The least `s >= 0` that satisfies the guarantee at this `r`; the search starts at `guess`.
 
-        With more than `max_s`, doubles no longer resolve what one record changes.
+        Above `max_s`, doubles do not resolve the contribution of one record.
         """
         if self.excess(r, 0.0) <= 0:
             return 0.0
-        # In terms of 1 / s the guarantee holds up to the root, as it does in terms of r.
+        # As a function of 1 / s the guarantee holds up to the root, as it does as a function of r.
         return 1.0 / _outermost(
             lambda inverse: self.excess(r, 1.0 / inverse),
             start=1 / guess,
@@ -100,16 +100,16 @@ class Boundary:
 
 
 def _outermost(excess: Callable[[float], float], **search: Any) -> float:
-    """The largest x at which the guarantee holds, less a little for rounding elsewhere."""
+    """The largest x at which the guarantee holds, minus a little for rounding elsewhere."""
     limits = {"least": MIN_PARAMETER, "most": MAX_PARAMETER}
     return largest_satisfying(excess, factor=4, **limits | search)
 
 
 def optimal(boundary: Boundary, error: Callable[[float, float], float], *, cap_r: bool) -> tuple[float, float]:
-    """The point of the boundary with the least expected error, searched over log r from tempering outwards.
+    """The point of the boundary with the smallest expected error, searched over log r from tempering outwards.
 
-    At tempering s is 0. Further out both r and s grow. The grid guards against a second valley; the golden section
-    then needs only the relative accuracy at which a minimum is flat.
+    At tempering s is 0. Further out both r and s grow. The grid guards against a second local minimum. The bounded
+    search then needs only the relative accuracy at which a minimum is flat.
     """
     from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
 
@@ -122,7 +122,7 @@ def optimal(boundary: Boundary, error: Callable[[float, float], float], *, cap_r
     def error_at(log_r: float) -> float:
         nonlocal s_last
         r = math.exp(log_r)
-        # Neighbouring points have similar s. A minimum is flat, so the search needs no more digits than these.
+        # Neighbouring points have similar s. A minimum is flat, so this accuracy is enough.
         s_last = boundary.least_s(r, guess=max(s_last, 1e-6), rtol=1e-7)
         return error(r, s_last)
 
@@ -139,17 +139,17 @@ def optimal(boundary: Boundary, error: Callable[[float, float], float], *, cap_r
         r = math.exp(grid[-1])
         return r, boundary.least_s(r)
     s = boundary.least_s(math.exp(minimum.x))
-    # s was rounded up to the safe side; r takes up what that left.
+    # s was rounded up to the safe side, so r may be larger.
     return min(boundary.largest_r(s), 1.0 if cap_r else math.inf), s
 
 
 def optimal_of_blocks(
     boundary: Boundary, error: Callable[[float, float], float], *, cap_r: bool
 ) -> tuple[float, float]:
-    """The optimum for an (epsilon, delta) of a person with many blocks, where each point of the boundary costs much.
+    """The optimum for an (epsilon, delta) of a person with many blocks, where points of the boundary are expensive.
 
-    The search follows the boundary of a Rényi divergence that meets the other one at tempering, and ends on the true
-    one. The minimum is flat, so the error is larger by less than 1e-3, relative.
+    The search follows the boundary of a Rényi divergence that meets the true one at tempering, and ends on the true
+    one. The minimum is flat, so the relative increase of the error is below 1e-3.
     """
     r = boundary.largest_r(0.0)
     if cap_r and r >= 1:
@@ -179,17 +179,17 @@ def calibrate_dirichlet(
     contribution: Contribution | int = 1,
     public_totals: bool = False,
 ) -> DirichletMechanism:
-    """The Dirichlet mechanism that satisfies a guarantee and uses all of it, as :func:`pymc_dirdp.calibrate` says.
+    """The Dirichlet mechanism that satisfies a guarantee and uses all of it, see :func:`pymc_dirdp.calibrate`.
 
     Returns
     -------
     mechanism : DirichletMechanism
-        `mechanism.satisfies(guarantee)` is True. Where there is a boundary, `r` is within 1e-9 relative of it.
+        `mechanism.satisfies(guarantee)` is True. If there is a boundary, `r` is within 1e-9 of it, relative.
 
     Raises
     ------
     UnattainableError
-        If no setting reaches the guarantee; the message says what can be reached.
+        If no setting satisfies the guarantee. The error says which guarantees are attainable.
     ArgumentError
         If an argument is outside its domain, or `"optimal"` lacks `n_records`.
     """
@@ -206,14 +206,14 @@ def calibrate_dirichlet(
     if math.isinf(guarantee.largest_order):
         noise = "mechanism='geometric'" if guarantee.is_pure else "mechanism='gaussian' or mechanism='geometric'"
         raise UnattainableError(
-            f"No Dirichlet draw keeps {guarantee}: its loss is unbounded, and its Rényi divergence is infinite from "
-            f"order 1 + alpha / r on (P1 Proposition 3, P2 after Theorem 1). Pass {noise}: noise on the counts keeps "
-            "it. Or ask for ApproxDP(epsilon, delta), RenyiDP(order, epsilon) or TruncatedCDP(rho, omega) with a "
-            "finite omega."
+            f"No Dirichlet draw satisfies {guarantee}: its loss is unbounded, and its Rényi divergence is infinite "
+            f"from order 1 + alpha / r on (P1 Proposition 3, P2 after Theorem 1). Noise on the counts does: pass "
+            f"{noise}. Or ask for ApproxDP(epsilon, delta), RenyiDP(order, epsilon) or TruncatedCDP(rho, omega) with "
+            "a finite omega."
         )
     if strategy == "algorithm-1":
         return _algorithm_1(guarantee, parameters.shape, **shared)
-    # Without a record that may change all outputs are equally likely, and there is nothing to calibrate by.
+    # If no record can change, all outputs are equally likely, and there is nothing to calibrate.
     if (
         public_totals
         and n_records
@@ -232,7 +232,7 @@ def calibrate_dirichlet(
         r, s = search(boundary, _expected_kl(parameters, n_records, objective), cap_r=objective == "posterior")
     mechanism = DirichletMechanism(parameters + s, r, **shared)
     if not mechanism.satisfies(guarantee):
-        # Several records of a person lose a little more when they are spread.
+        # Several records of a person may lose a little more if they are spread.
         boundary.spread = True
         if strategy == "inflate":
             s = boundary.least_s(1.0, guess=max(s, 1e-6))
@@ -245,7 +245,7 @@ def calibrate_dirichlet(
 def untouched(
     prior: Array, *, adjacency: AdjacencyName, min_count: float, contribution: Contribution
 ) -> DirichletMechanism:
-    """The model's own posterior as it is, for a table of one category, of which it says nothing: shape `(..., 1)`."""
+    """The model's own posterior, for a table of one category, about which it reveals nothing: shape `(..., 1)`."""
     return DirichletMechanism(prior, 1.0, adjacency=adjacency, min_count=min_count, contribution=contribution)
 
 
@@ -261,13 +261,13 @@ def _verified(mechanism: DirichletMechanism, guarantee: Guarantee) -> DirichletM
 def _expected_kl(prior: Array, n_records: int | None, objective: str) -> Callable[..., float]:
     if n_records is None:
         raise ArgumentError(
-            "The best Dirichlet draw depends on the number of records: pass n_records= (your guess, if the number is "
+            "The best Dirichlet draw depends on the number of records. Pass n_records= (your guess, if the number is "
             "private), or mechanism='geometric' or dirdp.mechanisms.Dirichlet(strategy='temper'), which need none."
         )
     expected = PriorExpectedKL(prior, integer(0, n_records=n_records))
     if objective == "posterior":
         return expected.posterior
-    expected.estimate(1.0)  # Without records this raises an error, and it has to do so before the search.
+    expected.estimate(1.0)  # Without records this raises an error, before the search.
     return expected.estimate
 
 
@@ -287,7 +287,7 @@ def p1_theorem_1_concentration(
     epsilon : float
         Target in nats, positive.
     min_count : float
-        Public guarantee that every entry of the statistic is at least this.
+        Public lower bound of every entry of the statistic.
 
     Returns
     -------
@@ -312,7 +312,7 @@ def p1_theorem_1_concentration(
         # `x * psi'(x)` falls to 1, and is 1 in doubles before exp(37).
         x = math.exp(min(log_argument, 37))
         log_bound = log_scale + 2 * math.log(r) + math.log(x * float(polygamma(1, x))) - log_argument
-        # Five logarithms of at most 1400 are rounded.
+        # The rounding error of five logarithms of at most 1400.
         return log_bound - math.log(epsilon) + 2e-12
 
     # psi' <= psi'(1) gives a safe start, and the bound rises with r from 0 to infinity.
@@ -327,7 +327,7 @@ def _algorithm_1(
     if order is None:
         raise UnattainableError(
             f"strategy='algorithm-1' is P1's calibration for RenyiDP targets, got {guarantee}. "
-            "Use strategy='optimal', which knows the exact curves, or state a RenyiDP target."
+            "Use strategy='optimal', which has the exact curves, or pass a RenyiDP target."
         )
     relation, records = adjacency_by_name(adjacency), contribution.records
     r = p1_theorem_1_concentration(

@@ -1,9 +1,9 @@
-"""From a guarantee to the mechanisms of all tables. Under `"auto"` whole plans are compared, and no data decide.
+"""Chooses the mechanisms of all tables for a guarantee. `"auto"` compares whole plans, without data.
 
 A candidate is a kind of mechanism for every table. Its parameters are solved so that the composition that a release
-states satisfies the guarantee, and it is judged by what the user will have in the end: the tables' estimates, or the
-next record of a model that predicts. Where all tables take one kind, these are the first candidates, and so are
-marginals of all tables; then tables change their kind while that makes the whole better.
+states satisfies the guarantee. It is judged by the final result: the tables' estimates, or predictions of the next
+record. The first candidates take one kind for all tables, or marginals of all tables. Then single tables change their
+kind as long as the plan improves.
 """
 
 import math
@@ -29,10 +29,10 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 
 type Mechanisms = dict[str, TableMechanism]
-# The expected errors of all tables by these mechanisms; None if they are not known.
+# Maps mechanisms to the expected errors of all tables; None if they are not known.
 type Judge = Callable[[Mechanisms], dict[str, float] | None]
 
-# Candidates that measure marginals of all tables, by the marginals that are measured.
+# Candidates that measure marginals of all tables, by the choice of marginals.
 _MEASURED = {f"marginals ({measure})": measure for measure in MEASURES}
 
 
@@ -44,46 +44,46 @@ class Choice:
     Attributes
     ----------
     expected_kl : tuple of (str, float)
-        The divergence of what :func:`pymc_dirdp.estimate` says of the shares from the shares, in nats, averaged over
-        rows; the least first. Where one person's records feed several tables, it is the average over these tables, of
-        the best plan that was found in which this table has that mechanism.
+        The divergence of the estimates of :func:`pymc_dirdp.estimate` from the shares, in nats, averaged over rows; the
+        smallest first. If one person's records feed several tables, it is the average over these tables for the best
+        plan found in which this table has that mechanism.
     """
 
     expected_kl: tuple[tuple[str, float], ...]
 
     def __post_init__(self) -> None:
         if not self.expected_kl:
-            raise ArgumentError("a choice was made from nothing.")
+            raise ArgumentError("A choice needs at least one mechanism.")
         for _, kl in self.expected_kl:
             at_least(0, expected_kl=kl)
 
     @property
     def best(self) -> str:
-        """The mechanism with the least error."""
+        """The mechanism with the smallest error."""
         return self.expected_kl[0][0]
 
     def advantage(self, kind: str) -> float:
-        """The error of `kind` over that of the best; `inf` if it cannot satisfy the guarantee."""
+        """The error of `kind` divided by that of the best; `inf` if it cannot satisfy the guarantee."""
         return dict(self.expected_kl).get(kind, math.inf) / max(self.expected_kl[0][1], 1e-300)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class TableFacts:
-    """What a plan knows of one table.
+    """The facts about one table for a plan.
 
     Attributes
     ----------
     prior : array, shape (..., d)
-        The model's own.
+        The model's own prior.
     n_records : int or None
-        The public number of records, or that to plan for.
+        The public number of records, or the size to plan for.
     contribution : Contribution or int
-        What one person adds to it.
+        The contribution of one person.
     weight : float
-        Its relative share of the divergence.
+        Relative share of the divergence.
     axes : tuple of (str, int)
-        The name and the length of each of its axes, where tables may be those of a network.
+        The name and the length of each axis, if tables may belong to a network.
     totals : tuple of int
         The public numbers of records of parts of its rows, as in a plan.
     """
@@ -99,29 +99,29 @@ class TableFacts:
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Terms:
-    """What holds for all tables of a plan.
+    """The settings for all tables of a plan.
 
     Attributes
     ----------
     groups : sequence of tuple of str
-        The tables that one person's records may feed together; every table is in one at least.
+        The tables that one person's records may feed together. Every table is in at least one group.
     adjacency : str
         The neighbouring relation.
     public_totals : bool
         Whether the numbers of records are public, so that noise may add up to 0.
     draws : int
-        The number of released draws of mechanisms whose draws are the release.
+        The number of draws of mechanisms that release draws.
     before : sequence of (PrivacyCurves, int)
-        Earlier releases about the same people, and how often.
+        Earlier releases about the same people, and their numbers.
     calibration : mapping
-        What `strategy`, `objective` and `min_count` are for kinds that have strategies.
+        The `strategy`, `objective` and `min_count` of kinds that have strategies.
     measured : Marginals
         The settings of noisy marginals.
     target : str, optional
         The axis of the class of a classifier, which is predicted.
     prediction_loss : callable, optional
-        What decides under `"auto"`: the expected error of each table by the mechanisms of all, and None if that is not
-        known. By default it is that of :func:`pymc_dirdp.estimate`, which marginals have no known one of.
+        Decides under `"auto"`. Maps the mechanisms of all tables to the expected error of each; None if that is not
+        known. By default it is the error of :func:`pymc_dirdp.estimate`, which is not known for marginals.
     """
 
     groups: Sequence[tuple[str, ...]]
@@ -136,7 +136,7 @@ class Terms:
 
     @classmethod
     def of(cls, options: MechanismOptions, **known: Any) -> "Terms":
-        """What holds where these options are asked for; `known` are the groups, and whatever else no option says."""
+        """The settings for these options; `known` are the groups, and all settings that are not options."""
         calibration = {name: getattr(options, name) for name in ("strategy", "objective", "min_count")}
         known |= {
             "adjacency": options.adjacency,
@@ -146,10 +146,10 @@ class Terms:
         return cls(calibration=calibration, **known)
 
     def independent_sets(self, tables: Mapping[str, TableFacts]) -> Iterator[dict[str, TableFacts]]:
-        """Sets of tables of which nobody feeds two, so that each may lose all of the guarantee.
+        """Sets of tables such that nobody feeds two of them, so that each set may use the whole guarantee.
 
-        If there were losses before, their composition with the largest of what the sets lose is what is stated, so all
-        are one set.
+        If there are earlier releases, the guarantee covers their composition with the largest loss of a set, so all
+        tables are one set.
         """
         parts = [set(tables)] if self.before else [set(group) & set(tables) for group in self.groups]
         for name in tables:
@@ -177,14 +177,14 @@ def of_kind(
     Parameters
     ----------
     kind : str
-        As in `plan(mechanism=...)`, but for `"auto"`.
+        As in `plan(mechanism=...)`, except `"auto"`.
     guarantee : Guarantee
     prior, n_records, adjacency, contribution
         As for :func:`pymc_dirdp.calibrate`.
     public_totals : bool
         Whether the numbers of records are public, so that noise may add up to 0, and two categories lose less.
     **strategy
-        Its options `strategy`, `objective` and `min_count`, for kinds that have strategies.
+        The options `strategy`, `objective` and `min_count`, for kinds that have strategies.
     """
     common: dict[str, Any] = {"prior": prior, "adjacency": adjacency, "contribution": contribution}
     if kind == Dirichlet.kind:
@@ -202,17 +202,17 @@ def choose(
     Parameters
     ----------
     guarantee : Guarantee
-        What all tables have to satisfy together.
+        The guarantee of all tables together.
     tables : mapping of str to TableFacts
     terms : Terms
     mechanism : str, default "auto"
-        The kind for all tables, or `"auto"`: those with the smallest expected error of :func:`pymc_dirdp.estimate`.
-        Joint noise is tried where a person has records in every row of a table.
+        The kind for all tables, or `"auto"` for the kinds with the smallest expected error of
+        :func:`pymc_dirdp.estimate`. Joint noise is tried if a person has records in every row of a table.
 
     Returns
     -------
     mechanisms : dict of str to TableMechanism
-        Their composition, with what was lost before, satisfies the guarantee.
+        Their composition with earlier releases satisfies the guarantee.
     choices : dict of str to Choice
         Under `"auto"` the errors that decided; otherwise empty.
 
@@ -221,7 +221,7 @@ def choose(
     UnattainableError
         If no mechanism, or not this one, satisfies the guarantee.
     ArgumentError
-        If errors cannot be compared, as without a number of records.
+        If errors cannot be compared, such as without a number of records.
 
     Examples
     --------
@@ -248,10 +248,10 @@ def choose(
 def noise_instead(
     guarantee: Guarantee, tables: Mapping[str, TableFacts], terms: Terms, mechanisms: Mapping[str, TableMechanism]
 ) -> dict[str, tuple[str, float]]:
-    """The noise that would make estimates from these tables better, and how many times smaller their expected KL is.
+    """The noise that would improve estimates from these tables, and the factor by which it reduces their expected KL.
 
-    Tables of the same people are compared together, with the composition that is stated. Tables that are not named
-    have no such noise, or no known error.
+    Tables of the same people are compared together, with the stated composition. Tables without an entry have no such
+    noise, or no known error.
     """
     notes: dict[str, tuple[str, float]] = {}
     for part in terms.independent_sets(tables):
@@ -269,7 +269,7 @@ def noise_instead(
 @final
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A kind and a mechanism for every table, and what is expected of each."""
+    """A kind, a mechanism and an expected error for every table."""
 
     kinds: dict[str, str]
     mechanisms: Mechanisms
@@ -282,7 +282,7 @@ class _Candidate:
 
 
 class _Plans:
-    """The plans for some tables of the same people, solved and judged one after the other."""
+    """Plans for tables of the same people, solved and judged one after the other."""
 
     def __init__(self, guarantee: Guarantee, tables: Mapping[str, TableFacts], terms: Terms) -> None:
         self._guarantee, self._tables, self._terms = guarantee, tables, terms
@@ -303,10 +303,10 @@ class _Plans:
         joint = [name for name, kind in kinds.items() if kind in shares_noise]
         if joint and not any(set(joint) <= set(group) for group in self._groups):
             raise ArgumentError(
-                f"Joint noise is for tables of the same people, and nobody feeds all of {', '.join(joint)}. Take "
-                "mechanism='geometric', or 'auto'."
+                f"Joint noise is for tables of the same people, and nobody feeds all of {', '.join(joint)}. Pass "
+                "mechanism='geometric' or 'auto'."
             )
-        # The first of them stands for all, and is given what they may lose together.
+        # The first of them stands for all, and has their common budget.
         first, others, shared = joint[:1], joint[1:], dict[TableMechanism, list[TableMechanism]]()
         weights |= {name: math.fsum(weights[shared_mechanism] for shared_mechanism in joint) for name in first}
 
@@ -347,20 +347,20 @@ class _Plans:
         tables, terms = self._tables, self._terms
         if terms.draws != 1:
             raise ArgumentError(
-                "mechanism='marginals' publishes noisy marginals, and one estimate that is fitted to them. Leave "
-                "released_draws out. Whatever is computed from the marginals costs nothing more."
+                "mechanism='marginals' publishes noisy marginals and one estimate that is fitted to them. Leave "
+                "released_draws out. All that you compute from the marginals costs no more privacy."
             )
         if len(self._groups) > 1 or len(terms.groups) > 1:
             raise UnsupportedModelError(
-                "The groups of disjoint hold different people, so a marginal of one table says nothing of another. "
-                "Release each group as a model of its own. Or take mechanism='gaussian', which releases each table by "
+                "The groups of disjoint= hold different people, so a marginal of one table says nothing about another. "
+                "Release each group as a model of its own. Or pass mechanism='gaussian', which releases each table by "
                 "itself."
             )
         numbers = {facts.n_records for facts in tables.values()}
         if len(numbers) > 1 and terms.public_totals:
             raise UnsupportedModelError(
                 f"The tables {', '.join(map(repr, tables))} hold different numbers of records, so they are not tables "
-                "of the same people. Release them as models of their own. Or take mechanism='gaussian', which releases "
+                "of the same people. Release them as models of their own. Or pass mechanism='gaussian', which releases "
                 "each table by itself."
             )
         refuse_unlike_network({name: facts.axes for name, facts in tables.items()})
@@ -379,7 +379,7 @@ class _Plans:
 
     def _of(self, kind: str, name: str, share: Guarantee) -> TableMechanism:
         facts, terms = self._tables[name], self._terms
-        # Tables of one shape, such as those of features with as many categories, often have the same problem.
+        # Tables of one shape, such as features with as many categories, often have the same problem.
         problem = kind, share, *_problem(facts)
         if problem not in self._calibrated:
             self._calibrated[problem] = of_kind(
@@ -425,7 +425,7 @@ class _Plans:
                 name: number
                 for name, facts in self._tables.items()
                 if joint.suits(facts.prior.shape, facts.contribution)
-                # Those of more cells take long to read.
+                # Inference from tables with more cells takes long.
                 and facts.prior.size <= 50 * (number := _blocks(facts))
             }
             most = max((set(blocks) & set(group) for group in self._groups), key=len)
@@ -436,18 +436,18 @@ class _Plans:
 
     @property
     def _classifies(self) -> bool:
-        """Whether a class is predicted. Only what is fitted to marginals falls back on the class alone."""
+        """Whether a class is predicted. Only a fit to marginals can use the class alone."""
         return self._terms.prediction_loss is not None and self._terms.target is not None
 
     @property
     def _marginals(self) -> tuple[str, ...]:
-        """The kinds that measure marginals of all tables, where a judge knows what is fitted to them."""
+        """The kinds that measure marginals of all tables, if a judge knows the error of the fit."""
         return () if self._terms.prediction_loss is None else tuple(_MEASURED)
 
     def _try(self, chosen_kinds: Mapping[str, str]) -> _Candidate | None:
         """The plan with these kinds; None if it cannot satisfy the guarantee, or its error is not known.
 
-        A table that a kind is not for takes geometric noise in its place.
+        A table that does not suit a kind takes geometric noise instead.
         """
         kinds = {
             name: "geometric" if kind in self._joint and name not in self._joint[kind] else kind
@@ -459,7 +459,7 @@ class _Plans:
             try:
                 self._tried[key] = self.with_errors(kinds, self.mechanisms(kinds))
             except (ArgumentError, UnattainableError, UnsupportedModelError) as error:
-                # What a kind is not for, such as marginals of several draws, is no candidate.
+                # A kind that does not fit, such as marginals for several draws, is not a candidate.
                 if not (isinstance(error, UnattainableError) or set(self._marginals) & set(kinds.values())):
                     raise
                 self._refused = error
@@ -475,7 +475,7 @@ class _Plans:
 
     @cached_property
     def best(self) -> _Candidate:
-        """The plan with the least error that was found."""
+        """The plan with the smallest error that was found."""
         for facts in self._tables.values():
             _refuse_without_records(facts.n_records)
         # On ties, the first kind is chosen.
@@ -483,11 +483,11 @@ class _Plans:
         others = () if self._classifies else ("dirichlet", *noisy)
         uniform = self.uniform((*self._marginals, *others))
         best = min(uniform.values(), key=lambda plan: plan.error)
-        # Marginals are of all tables, and a judge takes long.
+        # Marginals cover all tables, and a judge takes long.
         uniform = {kind: plan for kind, plan in uniform.items() if kind not in self._marginals}
         if not uniform or self._terms.prediction_loss is not None:
             return best
-        # Each table with the kind that suits it, and then one set of alike tables after the other.
+        # Try the best kind of each table by itself, and then change one set of equivalent tables after the other.
         alone = {name: min(uniform, key=lambda kind: uniform[kind].errors[name]) for name in self._tables}
         best, improved = self._accept_if_better(best, alone), True
         while improved:
@@ -495,7 +495,7 @@ class _Plans:
             for alike in self._equivalent_tables():
                 for kind, plan in uniform.items():
                     current = uniform[best.kinds[alike[0]]]
-                    # A table changes its kind only if it errs at most so many times as much where all tables have the
+                    # A table changes its kind only if its error is at most 1.5 times as large where all tables have the
                     # other kind.
                     if plan.errors[alike[0]] <= 1.5 * current.errors[alike[0]]:
                         best = self._accept_if_better(best, best.kinds | dict.fromkeys(alike, kind))
@@ -503,13 +503,13 @@ class _Plans:
         return best
 
     def _accept_if_better(self, best: _Candidate, kinds: dict[str, str]) -> _Candidate:
-        """The plan with these kinds, if it is better and not too many were tried; else the best one so far."""
-        # Candidates that are tried at most, each of which takes up to a second.
+        """The plan with these kinds, if it is better and few plans were tried; otherwise the best one so far."""
+        # The maximum number of candidates, each of which takes up to a second.
         plan = self._try(kinds) if len(self._tried) < 16 else None
         return best if plan is None or plan.error >= best.error else plan
 
     def choice(self, name: str) -> Choice:
-        """What the choice for a table rested on."""
+        """The errors that decided the choice for a table."""
         least: dict[str, float] = {}
         for plan in self._tried.values():
             if plan is not None:
@@ -519,7 +519,7 @@ class _Plans:
         return Choice(tuple(sorted(least.items(), key=lambda item: (item[1], item[0] != chosen))))
 
     def _equivalent_tables(self) -> list[list[str]]:
-        """Tables with the same problem, as those of features with as many categories; none if all are alike."""
+        """Tables with the same problem, such as features with as many categories; none if all are equivalent."""
         groups: dict[Hashable, list[str]] = {}
         for name, facts in self._tables.items():
             member = tuple(name in group for group in self._groups)
@@ -528,7 +528,7 @@ class _Plans:
 
 
 def _blocks(facts: TableFacts) -> int:
-    """In how many blocks of cells a person has records."""
+    """The number of blocks of cells in which a person has records."""
     return Contribution.of(facts.contribution).blocks(facts.prior.shape)
 
 
@@ -538,7 +538,7 @@ def _problem(facts: TableFacts) -> tuple[Hashable, ...]:
 
 def _refuse_without_records(n_records: int | None) -> None:
     if n_records == 0:
-        raise ArgumentError("mechanism='auto' compares errors, and without a record there is none. Take 'geometric'.")
+        raise ArgumentError("mechanism='auto' compares errors, which need at least one record. Pass 'geometric'.")
     if n_records is None:
         raise ArgumentError(
             "mechanism='auto' plans for a number of records: pass n_records= (your guess, if the number is private)."

@@ -1,4 +1,4 @@
-"""Comparisons without data: of all mechanisms that satisfy a guarantee, and with the least error that any can have."""
+"""Comparisons, without data, of all mechanisms that satisfy a guarantee."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -31,21 +31,21 @@ from pymc_dirdp.signatures import user_facing
 @final
 @dataclass(frozen=True)
 class Score:
-    """What one mechanism would do to data sets from the model's own prior predictive distribution.
+    """Expected errors of one mechanism for data sets from the model's own prior predictive distribution.
 
     Attributes
     ----------
     mechanism : str
-        Which, and how it was calibrated or post-processed.
+        Name of the mechanism, with its calibration or post-processing.
     parameters : str
-        Its public numbers.
+        Its public parameters.
     kl_posterior : float
         Expected divergence of the private posterior from the posterior, in nats, summed over rows.
     kl_draw : float
         Expected divergence of one private posterior draw from the data's frequencies, in nats, averaged over rows.
     kl_estimate : float
-        Expected divergence of the released estimate from the data's frequencies: of a draw where that is the release,
-        and of the noisy frequencies of the others.
+        Expected divergence of the released estimate from the data's frequencies. The estimate is the draw if a draw is
+        released, and otherwise the noisy frequencies.
     l_inf, hellinger : float
         Expected largest error of a frequency, and expected Hellinger distance of frequencies, averaged over rows.
     pure : bool
@@ -70,11 +70,11 @@ class Comparison(Tabular):
     Attributes
     ----------
     guarantee : Guarantee
-        What each of them guarantees.
+        The guarantee of each mechanism.
     adjacency : str
         The neighbouring relation.
     scores : tuple of Score
-        One for each mechanism, in the order in which they were tried.
+        One score for each mechanism, in the order in which they were tried.
     baseline : Score
         The score of the posterior itself, which is not private.
     unattainable : tuple of str
@@ -119,25 +119,24 @@ def compare(
     Parameters
     ----------
     guarantee : Guarantee
-        What each mechanism has to satisfy, for one table.
+        The guarantee that each mechanism has to satisfy, for one table.
     prior : array_like, shape (..., d)
         The model's own prior, positive. Data sets are simulated from it.
     n_records : int
-        Number of records in all, at least one for each row; rows hold an equal share.
+        Total number of records, at least one for each row. Rows hold an equal share.
     simulations : int, default 1000
-        Number of simulated data sets for the distances of frequencies. All mechanisms see the same ones; such a score
-        has a Monte Carlo error of a few per cent.
+        Number of simulated data sets for the distances of frequencies. All mechanisms get the same ones. These scores
+        have a Monte Carlo error of a few per cent.
     progressbar : bool, default True
-        Whether to count the mechanisms in a bar, if they take over a second.
+        Whether to show a progress bar, if the mechanisms take over a second.
     **options
-        `adjacency`, `contribution`, `public`, `min_count` and `released_draws`, as for
-        :func:`pymc_dirdp.calibrate`. Noise adds up to 0 where `public=["n_records"]` says that the number of records is
-        public.
+        `adjacency`, `contribution`, `public`, `min_count` and `released_draws`, as for :func:`pymc_dirdp.calibrate`.
+        Noise adds up to 0 if `public=["n_records"]` declares the number of records public.
 
     Returns
     -------
     comparison : Comparison
-        Public: it uses no data.
+        The scores are public, because they use no data.
 
     References
     ----------
@@ -151,7 +150,7 @@ def compare(
     ['parameters', 'kl_posterior']
     """
     if varied := {"mechanism", "objective"} & set(options):
-        raise ArgumentError(f"compare tries all mechanisms in all settings, so leave {min(varied)}= out.")
+        raise ArgumentError(f"compare tries all mechanisms with all settings, so leave {min(varied)}= out.")
     parameters, table_options = positive_array(prior=prior), TableOptions(**options)
     n_rows = math.prod(parameters.shape[:-1])
     size = max(1, round(integer(n_rows, n_records=n_records) / n_rows))
@@ -177,7 +176,7 @@ def compare(
 def _of_plans(
     guarantee: Guarantee, prior: Array, n_records: int, table_options: TableOptions
 ) -> Iterator[tuple[str, Callable[[], Mechanism]]]:
-    """Names, and functions that calibrate the mechanisms, as a plan does."""
+    """Names of mechanisms, and functions that calibrate them as a plan does."""
 
     def chosen(**changes: Any) -> TableMechanism:
         return chosen_for(guarantee, prior, n_records, replace(table_options, **changes))
@@ -199,7 +198,7 @@ def _of_plans(
 
 
 def published_shares(mechanism: Mechanism, prior: Array, data: Integers, rng: np.random.Generator) -> Array:
-    """A private draw of the shares of each of many tables, in their shape; of noise, frequencies of released counts."""
+    """Private draws of the shares of many tables, in their shape; for noise, frequencies of released counts."""
     parameters = mechanism.posterior_parameters(data, rng)
     return dirichlet(parameters, 1, rng)[0] if mechanism.output_kind is Draws else frequencies(parameters - prior)
 
@@ -207,7 +206,7 @@ def published_shares(mechanism: Mechanism, prior: Array, data: Integers, rng: np
 def _score(name: str, mechanism: Mechanism, expected: ExpectedKL, data: Integers, shares: Array) -> Score:
     kl, l_inf, hellinger = _distances(data / data.sum(axis=-1, keepdims=True), shares)
     pure, rest = math.isfinite(mechanism.pure_epsilon), (l_inf, hellinger)
-    # Of a draw that is the release the divergence is that of the draw.
+    # If the release is a draw, the divergence is that of the draw.
     kl_estimate = expected.estimate if mechanism.output_kind is Draws else kl
     return Score(name, mechanism.summary, expected.posterior, expected.estimate, kl_estimate, *rest, pure)
 

@@ -1,4 +1,4 @@
-"""How far a Dirichlet draw is from frequencies, its shares from the true ones, and the smallest share that shows."""
+"""Errors of a Dirichlet draw as an estimate of frequencies and of true shares, and the smallest detectable share."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -27,8 +27,8 @@ def expected_kl(p: Array, u: Array) -> Array:
 class DrawError:
     """Errors of one draw `y ~ Dirichlet(u)` as an estimate of the frequencies p.
 
-    The frequencies are assumed, to plan. If `p` or `u` come from the data, so does every number of this object, and all
-    of it is confidential; :func:`pymc_dirdp.diagnose` has the errors of a release, and says so.
+    Pass assumed frequencies, to plan. If `p` or `u` come from the data, all numbers of this object are confidential.
+    :func:`pymc_dirdp.diagnose` has the errors of a release, and says so.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class DrawError:
 
     @property
     def greatest_t(self) -> float:
-        """From this t on the moment generating function is infinite: the least `u_i / p_i`."""
+        """The smallest `u_i / p_i`, from which on the moment generating function is infinite."""
         with np.errstate(divide="ignore", over="ignore"):
             return float(np.min(np.where(self.p > 0, self.u / self.p, np.inf)))
 
@@ -116,7 +116,7 @@ class DrawError:
         return divergence_tail(self.p, self.u, positive(eta=eta))
 
     def chernoff(self, eta: float) -> float:
-        """Chernoff's bound of :meth:`tail`: the least `exp(-t eta) E exp(t KL)` over t.
+        """Chernoff's bound of :meth:`tail`: the minimum of `exp(-t eta) E exp(t KL)` over t.
 
         P1 Theorem 2 and its equation 22 relax it (:mod:`pymc_dirdp.papers.privacy`).
 
@@ -141,7 +141,7 @@ class DrawError:
         return min(1.0, math.exp(self.log_mgf(t) - t * eta))
 
     def quantile(self, probability: float) -> float:
-        """The eta that `KL(p || y)` exceeds with this probability, from above; within 1e-6 relative."""
+        """The eta that `KL(p || y)` exceeds with this probability, rounded up; within 1e-6 relative."""
         probability = open_unit_interval(probability=probability)
         start = max(self.mean, 1e-12)
         return last_safe(
@@ -193,7 +193,7 @@ def divergence_tail(p: Array, u: Array, eta: float) -> float:
         return entropy - 1 / t + float(digamma(total - t)) - float((p * digamma(u - t * p)).sum())
 
     # The logarithm of the integrand is convex on both sides of its pole at 0. The path crosses the real axis at a
-    # minimum, above 0 for large eta, and below 0 for small eta, where the integral is that of the other tail. Then it
+    # minimum, above 0 for large eta, and below 0 for small eta, where the integral is that of the other tail. It then
     # bends around the other poles, which lie beyond the first one on the real axis.
     with np.errstate(over="ignore"):
         lowest = float(np.min(u / p))
@@ -214,14 +214,14 @@ def divergence_tail(p: Array, u: Array, eta: float) -> float:
         return float(values.sum() - values[0] / 2) * step / math.pi
 
     step, previous, current = 0.125, math.inf, integral(0.25)
-    # The rule stops when two of them agree to this share.
+    # Stop when two integrals agree to this relative accuracy.
     while abs(current - previous) > 1e-11 * abs(current) and step > 1e-3:
         previous, current, step = current, integral(step), step / 2
     return min(1.0, max(1 + current if below else current, 0.0))
 
 
 def _crossing(slope: Callable[[float], float], start: float, *, below: bool) -> float:
-    """Where a rising slope is 0, between 0 and the first pole or below 0; NaN where the tail is below exp(-1e9)."""
+    """The root of a rising slope, between 0 and the first pole or below 0; NaN where the tail is below exp(-1e9)."""
     from scipy.optimize import brentq  # Here, because it takes most of a second to import.
 
     if not below:
@@ -235,23 +235,23 @@ def _crossing(slope: Callable[[float], float], start: float, *, below: bool) -> 
     return float(brentq(slope, low, high, xtol=1e-9 * min(abs(low), abs(high)), rtol=1e-9))
 
 
-# How far the shares of a draw are from the true ones, and the smallest share that is detected.
+# Errors of the shares of a draw, and the smallest detectable share.
 
 
 def draw_share_error(
     mechanism: TableMechanism, prior: Array, n_records: int, *, public: bool = False, totals: Sequence[int] = ()
 ) -> float | None:
-    """The root mean square error of one share of a released draw; None if the draw is no release, or without records.
+    """The root mean square error of a share of a released draw; None for other mechanisms, or without records.
 
-    The shares come from the prior, the counts from the shares, and the draw from the counts. All of this is summed in
-    closed form: means and variances of the Dirichlet-multinomial distribution. All divisions of the records among
-    rows have a uniform prior, as in :func:`pymc_dirdp.planning.estimate_error.estimate_error`; their
-    totals are treated as continuous there, and the mean over them is that of 400 quantiles.
+    The shares come from the prior, the counts from the shares, and the draw from the counts. The error has a closed
+    form, with means and variances of the Dirichlet-multinomial distribution. Divisions of the records among rows have a
+    uniform prior, as in :func:`pymc_dirdp.planning.estimate_error.estimate_error`. Totals of rows are treated as
+    continuous, and the mean over them is that of 400 quantiles.
 
     Parameters
     ----------
     mechanism : TableMechanism
-        That draws from a tempered posterior; any other gives None.
+        A mechanism that draws from a tempered posterior; any other gives None.
     prior : array, shape (..., d)
         The model's own prior.
     n_records : int
@@ -287,9 +287,9 @@ def draw_share_error(
 
 
 def _totals(sizes: Array, sharing: int, *, levels: int = 400) -> Array:
-    """Totals of rows under a uniform prior, shape (levels, rows), where so many rows divide the records.
+    """Totals of rows under a uniform prior, shape (levels, rows), if `sharing` rows divide the records.
 
-    At so many totals as `levels` a row is looked at, where the records divide among several rows.
+    There are `levels` totals of each row if several rows divide the records.
     """
     if sharing == 1:
         return sizes[None]
@@ -305,30 +305,30 @@ def smallest_share(
     totals: Sequence[int] = (),
     mistake: float = 0.05,
 ) -> float | None:
-    """The least share of a row's records that is distinguished from an empty cell, with mistakes of 5 % either way.
+    """The smallest share of a row's records that is distinguished from an empty cell, with 5 % mistakes either way.
 
-    P1 equation 3 says how far the mean of a draw is from a cell's frequency: as far as the prior counts weigh against
-    `r` times the records. A cell of a small share shows mostly the prior. Rows whose numbers of records are private
-    hold equal ones here.
+    By P1 equation 3, the mean of a draw differs from a cell's frequency by the weight of the prior counts relative to
+    `r` times the records. A cell with a small share shows mostly the prior. Rows with private numbers of records are
+    assumed to have equal numbers.
 
     Parameters
     ----------
     mechanism : TableMechanism
-        That draws from a tempered posterior, or adds noise to counts; any other gives None.
+        A mechanism that draws from a tempered posterior or adds noise to counts; any other gives None.
     shape : tuple of int
         The shape of the table.
     n_records : float
         The number of records of the table; 0 gives None.
     totals : sequence of int, optional
-        The public numbers of records of parts of the rows. The smallest part that has any decides.
+        The public numbers of records of parts of the rows. The smallest part with any records decides.
     mistake : float, default 0.05
-        The probability of either mistake: to take an empty cell for one of this share, and the reverse.
+        The probability of either mistake: to mistake an empty cell for one with this share, or the reverse.
 
     Returns
     -------
     share : float or None
-        The largest over all cells; 1 if not even a cell with all records of its row is. For noise the normal
-        approximation is used.
+        The maximum over all cells; 1 if not even a cell with all records of its row is distinguished. Noise uses the
+        normal approximation.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""How far the shares that :func:`pymc_dirdp.estimate` gives are expected to be off, before any data are seen.
+"""The expected error of the shares from :func:`pymc_dirdp.estimate`, before any data are seen.
 
-Tables are simulated from the model's prior, and released; the means of the shares given the release are compared with
-the shares. The sums over all tables of counts are taken in the normal approximation of sums of independent, tilted
-cells (a saddle point), for all simulated tables at once: this is planning, and no inference from a release.
+Tables are simulated from the model's prior and released. The means of the shares given the release are compared with
+the shares. Sums over all tables of counts use a saddle-point approximation, the normal approximation of sums of
+independent, tilted cells, for all simulated tables at once. This is for planning, and not for inference.
 """
 
 import math
@@ -25,14 +25,14 @@ from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 @final
 @dataclass(frozen=True)
 class EstimateError:
-    """Expected errors of the shares that an estimate gives, averaged over rows.
+    """Expected errors of estimated shares, averaged over rows.
 
     Attributes
     ----------
     kl : float
         Divergence of the estimate from the shares, in nats.
     share : float
-        Root mean square of the error of one share.
+        Root mean square error of one share.
     """
 
     kl: float
@@ -48,28 +48,28 @@ def estimate_error(
     totals: Sequence[int] = (),
     draws: int = 1,
 ) -> EstimateError | None:
-    """The expected error of estimates from releases of a mechanism; None if it is not known, or there are no records.
+    """The expected error of estimates from releases of a mechanism; None if it is not known, or without records.
 
     Parameters
     ----------
     mechanism : TableMechanism
-        That adds noise to counts, draws from a tempered posterior, or releases a whole posterior. If the density of the
-        output is no product over cells, as for the Hellinger mechanism with three categories, nothing is estimated; the
-        error is that of the mean of the posterior that is released.
+        A mechanism that adds noise to counts, draws from a tempered posterior, or releases a whole posterior. If the
+        density of the output is not a product over cells, as for the Hellinger mechanism with three categories, the
+        error is that of the mean of the released posterior.
     prior : array, shape (..., d)
         The model's own prior.
     n_records : int
         The public number of records, or the size to plan for.
     public : bool, default True
-        Whether the analyst knows the number of records. If not, it has a uniform prior up to twice as many. The
-        division of the records among rows is private, with a uniform prior; that the rows add up to all records is not
-        used, so the error is a little too large. Where a person has as many records in every row, and their number is
-        public, rows hold equal numbers.
+        Whether the analyst knows the number of records. If not, it has a uniform prior up to twice the number. The
+        division of the records among rows is private and has a uniform prior. The approximation ignores that the rows
+        add up to all records, so the error is a little too large. If a person has as many records in every row, and
+        their number is public, rows hold equal numbers.
     totals : sequence of int, optional
         The public numbers of records of parts of the rows: the entries of the axes along which a person stays in place,
-        see :meth:`Contribution.rows_by_entry`. Only the rows of one part divide its records in an unknown way.
+        see :meth:`Contribution.rows_by_entry`. The division of records is unknown only within a part.
     draws : int, default 1
-        The number of released draws, where each is a release.
+        The number of released draws, if each is a release.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def estimate_error(
     if prior.shape[-1] == 1:
         # Every share is 1, before and after.
         return EstimateError(0.0, 0.0)
-    # More draws of a table are not simulated.
+    # The maximum number of simulated draws of a table.
     times = mechanism.output_kind.releases_for(min(draws, 1_000))
     return _estimate_error(mechanism, prior.shape, prior.tobytes(), n_records, public, tuple(totals), times)
 
@@ -99,7 +99,7 @@ def estimated_shares(
     draws: int = 1,
     times: int | None = None,
 ) -> Array | None:
-    """What is estimated of the shares of one table from a simulated release; None if that is not known.
+    """Estimates of the shares of one table from a simulated release; None if they are not known.
 
     Parameters
     ----------
@@ -108,12 +108,12 @@ def estimated_shares(
     counts : array, shape of `prior`
         Made-up counts, or those of the data for the curator's eyes.
     public : bool
-        Whether the analyst knows how many records there are.
+        Whether the analyst knows the number of records.
     rng : numpy.random.Generator
     totals, draws
         As for :func:`estimate_error`.
     times : int, optional
-        Simulate so many releases, and estimate from each alone.
+        The number of releases to simulate, with an estimate from each alone.
 
     Returns
     -------
@@ -140,12 +140,12 @@ def _estimate_error(
     *,
     most_cells: int = 2_000,
 ) -> EstimateError | None:
-    """The same of what can be cached: of a row with more cells than `most_cells` a part is looked at."""
+    """The same with arguments that can be cached. A row with more than `most_cells` cells is sampled."""
     table, part = np.frombuffer(prior).reshape(-1, shape[-1]), 1.0
     sizes, sharing = mechanism.public_sizes(shape, n_records, totals, public=public)
     if shape[-1] > most_cells:
-        # Every so many cells, in the order of their priors, with their part of the records: what is lost of a share of
-        # the records is the same, and the shares themselves are larger.
+        # Cells at equal steps in the order of their priors, with their part of the records. The relation of noise to
+        # records is the same, and the shares are larger.
         order = np.argsort(table.sum(axis=0), kind="stable")
         cells = np.sort(order[np.linspace(0, shape[-1] - 1, most_cells).round().astype(np.intp)])
         part = most_cells / shape[-1]
@@ -161,7 +161,7 @@ def _estimate_error(
 
 
 def _of_cells(mechanism: TableMechanism, shape: tuple[int, ...], cells: NDArray[np.intp]) -> TableMechanism:
-    """The same mechanism for some of the cells of each row."""
+    """The mechanism for a subset of the cells of each row."""
     facts = {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}  # type: ignore[arg-type]
     arrays = {name: values[..., cells] for name, values in facts.items() if np.shape(values) == shape}
     return replace(mechanism, **arrays)  # type: ignore[type-var]  # each is a dataclass
@@ -170,9 +170,9 @@ def _of_cells(mechanism: TableMechanism, shape: tuple[int, ...], cells: NDArray[
 @final
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Simulated rows: which row of the table each is, priors and counts, shape (m, d), and what is known of totals.
+    """Simulated rows: their rows of the table, priors and counts, shape (m, d), and the public facts about totals.
 
-    Each is one of `sharing` rows which divide `n_records`, shape (m,), among them, and `public` says if this is known.
+    Each is one of `sharing` rows that divide `n_records`, shape (m,), among them; `public` says if this is known.
     """
 
     which: NDArray[np.intp]
@@ -186,19 +186,19 @@ class _Rows:
     def simulated(
         cls, prior: Array, n_records: Array, sharing: int, *, public: bool, cells: int = 2_000, most: int = 1_000
     ) -> "_Rows":
-        """Rows of tables with this prior of shape (rows, d), and the records that each shares with others: (rows,).
+        """Rows of tables with a prior of shape (rows, d), and the records that each shares with others: (rows,).
 
-        They have about so many `cells`, of 3 tables at least and `most` tables at most.
+        They have about `cells` cells, from at least 3 and at most `most` tables.
         """
         # A seed does not affect privacy here, because no data are used, and repeated plans are equal.
         rng = np.random.default_rng(20261121)
         n_rows, d = prior.shape
-        # More rows of one table than these are not looked at.
+        # The maximum number of rows of one table.
         looked_at = np.unique(np.linspace(0, n_rows - 1, min(n_rows, 16)).round().astype(np.intp))
         tables = max(1, round(min(max(cells / d, 3), most) / len(looked_at)))
         row_index = np.tile(looked_at, tables)
         shared = n_records[row_index].astype(np.int64)
-        # The share of one row if all divisions of the records among rows are as likely as one another.
+        # The share of one row under a uniform prior over divisions of the records among rows.
         totals = rng.binomial(shared, rng.beta(1.0, sharing - 1.0, len(row_index))) if sharing > 1 else shared
         logs = _log_gammas(prior[row_index], rng)
         shares = np.exp(logs - logsumexp(logs, axis=-1, keepdims=True))
@@ -213,21 +213,21 @@ class _Rows:
 
     @property
     def most(self) -> Array:
-        """The largest total that an estimate takes for possible, shape (m,); of no records it takes one for it."""
+        """The largest possible total for an estimate, shape (m,); at least 1."""
         return np.maximum(1.0, self.n_records if self.public else 2 * self.n_records)
 
     def totals(self, observed: tuple[Array, float] | None, *, n_totals: int = 9) -> tuple[Array, Array]:
-        """Totals to look at, and the logarithms of their prior weights; shape (k, m).
+        """Grid of totals, and the logarithms of their prior weights; shape (k, m).
 
-        If the release says where they are, they are evenly spaced there; otherwise each stands for an equal share of
-        the prior.
+        The totals are evenly spaced around the observed total, if there is one. Otherwise each stands for an equal
+        share of the prior.
 
-        There are `n_totals` of them if the total of a row is private.
+        The grid has `n_totals` totals if the total of a row is private.
         """
         if (self.public and self.sharing == 1) or (observed is not None and observed[1] == 0):
             return self.sizes[None], np.zeros((1, len(self.counts)))
         level = (np.arange(n_totals)[:, None] + 0.5) / n_totals
-        # The quantiles of the share of one row; of a single one, of the number of records itself.
+        # The quantiles of the total of one row; for a single row, of the number of records.
         prior = self.most * -np.expm1(np.log1p(-level) / max(self.sharing - 1, 1))
         possible_totals = np.broadcast_to(prior, (n_totals, len(self.counts)))
         weights = np.zeros(possible_totals.shape)
@@ -239,17 +239,17 @@ class _Rows:
             )
             thinner = max(self.sharing - 2, 0) * np.log1p(-np.minimum(possible_totals / self.most, 1 - 1e-9))
             weights = np.where(is_known, thinner, weights)
-        # Each table with a total is as likely as the prior of the shares says.
+        # The prior of the shares decides the probability of each table with a total.
         return possible_totals, weights - _log_gamma_ratio(possible_totals, self.prior.sum(axis=-1))  # type: ignore[arg-type, operator]
 
 
 class _Noise:
-    """What noisy counts say of the counts."""
+    """The likelihood of counts given noisy counts."""
 
     def __init__(self, noise: Noise, rows: _Rows, rng: np.random.Generator) -> None:
         z = rows.counts + noise.of_row(rows.counts.shape[-1]).fast(rows.counts.shape, rng)
         totals = z.sum(axis=-1)
-        # Noise that adds up to 0 in each row tells its total.
+        # Noise that adds up to 0 in each row reveals its total.
         tells_totals = np.array_equal(totals, rows.sizes)
         self.observed_total = totals, 0.0 if tells_totals else noise.sd * math.sqrt(z.shape[-1]) + 1
         # The maximum distance of a count from its release, in standard deviations.
@@ -265,7 +265,7 @@ class _Noise:
 
 
 class _Draws:
-    """What some draws from `Dirichlet(r * counts + alpha)`, say of the counts."""
+    """The likelihood of counts given draws from `Dirichlet(r * counts + alpha)`."""
 
     observed_total = None
 
@@ -289,7 +289,7 @@ class _Draws:
         return _Cells.between(middle - reach, middle + reach, self._rows, self._log_likelihood, (self._alpha,), slopes)
 
     def _log_likelihood(self, x: Array, alpha: Array) -> Array:
-        """But for the product of the count and a slope."""
+        """The log-likelihood without the product of count and slope."""
         return np.asarray(-self._draws * gammaln(self._r * x + alpha))
 
     def total_loglik(self, totals: Array) -> Array:
@@ -301,11 +301,11 @@ class _Draws:
 @final
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Bounds of every count, shape (m, d), and the logarithm of what a count weighs before the tilt.
+    """Bounds of every count, shape (m, d), and the logarithm of the weight of a count before the tilt.
 
-    It is `log_weight(x, *known)`, elementwise in arrays of shape (m, d), and `slopes * x` besides. Cells of which the
-    same is known have the same points and weights, and those of one row and slope the same moments: they are summed
-    once.
+    It is `log_weight(x, *known) + slopes * x`, elementwise in arrays of shape (m, d). Cells with the same bounds and
+    `known` have the same points and weights; if they also share a row and a slope, they have the same moments. Each is
+    computed once.
     """
 
     low: Array
@@ -314,7 +314,7 @@ class _Cells:
     known: tuple[Array, ...]
     slopes: Array
     n_points: ClassVar[int] = 96
-    """Points at which the weights of a cell are summed."""
+    """Number of points at which the weights of a cell are summed."""
 
     @classmethod
     def between(
@@ -338,9 +338,9 @@ class _Cells:
 
     @cached_property
     def _points(self) -> tuple[NDArray[np.intp], Array, Array]:
-        """Which kind each cell is, and points of the kinds with logarithms of their weights, shape (kinds, points).
+        """The kind of each cell, and points of the kinds with logarithms of their weights, shape (kinds, points).
 
-        The points are the middles of blocks of counts between the bounds, closer to one another near 0.
+        The points are the midpoints of blocks of counts between the bounds, which are shorter near 0.
         """
         representative, kind = _distinct(self.low, self.high, *self.known)
         low, high, *known = (values.ravel()[representative, None] for values in (self.low, self.high, *self.known))
@@ -353,7 +353,7 @@ class _Cells:
 
     @cached_property
     def _distinct_sets(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """One cell of each set that has the same moments, and which set each cell is of."""
+        """One cell of each set with the same moments, and the set of each cell."""
         return _distinct(self._points[0], np.repeat(np.arange(len(self.low)), self.low.shape[1]), self.slopes)
 
     def conditional_means(self, totals: Array) -> tuple[Array, Array]:
@@ -367,7 +367,7 @@ class _Cells:
         return np.maximum(mean, 0), log_sum.sum(axis=-1) - tilt * totals - np.log(spread) / 2
 
     def _of_two(self, totals: Array) -> tuple[Array, Array]:
-        """The same for two cells, of which one takes what the other leaves: no sum of many, so it is summed."""
+        """The same for two cells, where one count determines the other, so that the sum is exact."""
         first = np.maximum(self.low[:, 0], np.ceil(totals - self.high[:, 1]))
         last = np.maximum(np.minimum(self.high[:, 0], np.floor(totals - self.low[:, 1])), first)
         level = np.linspace(0, 1, 4 * self.n_points + 1)[:, None]
@@ -384,7 +384,7 @@ class _Cells:
     def _moments(self, tilt: Array, *, at_once: int = 512) -> Array:
         """Logarithms of sums over the points of every cell, means, and variances; shape (3, m, d).
 
-        Of `at_once` cells the points fit into a cache.
+        The points of `at_once` cells fit into a cache.
         """
         kind, points, log_weights = self._points
         representative, index = self._distinct_sets
@@ -425,13 +425,13 @@ def _estimates(mechanism: TableMechanism, rows: _Rows, draws: int, rng: np.rando
     """Expected shares of rows, shape (m, d), given simulated releases of a mechanism; None if they are not known."""
     if mechanism.tempered is not None:
         return _estimate_cells(_Draws(mechanism.tempered, rows, draws, rng), rows)
-    # What several outputs say together is known for tempered draws alone.
+    # The likelihood of several outputs is known for tempered draws alone.
     noise = mechanism.row_noise if draws == 1 else None
     return None if noise is None else _estimate_cells(_Noise(noise, rows, rng), rows)
 
 
 def _estimate_cells(noise: _Noise | _Draws, rows: _Rows) -> Array:
-    """Expected shares given what a release says, averaged over the totals that are possible; shape (m, d)."""
+    """Expected shares given a release, averaged over the possible totals; shape (m, d)."""
     totals, weights = rows.totals(noise.observed_total)
     shares, logs = [], []
     for total, weight in zip(totals, weights, strict=True):
@@ -456,7 +456,7 @@ def kl_of_estimate(parameters: Array, estimate: Array) -> Array:
 def _error_of(parameters: Array, estimate: Array) -> EstimateError:
     """The error of estimates of rows, shape (m, d), averaged over these.
 
-    What is known given the counts is summed exactly; what the release adds to it is averaged over the rows.
+    The error given the counts is exact; the additional error of the release is averaged over the rows.
     """
     size = parameters.sum(axis=-1, keepdims=True)
     best = parameters / size
@@ -466,7 +466,7 @@ def _error_of(parameters: Array, estimate: Array) -> EstimateError:
 
 
 def _distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where each distinct combination of entries of flattened arrays is first, and which combination each place has."""
+    """The first position of each distinct combination of entries of flattened arrays, and each position's number."""
     flat = [column.ravel() for column in columns]
     order = np.lexsort(flat)
     new = np.ones(len(order), dtype=bool)

@@ -1,4 +1,4 @@
-"""Divergences that are expected before there are data: over data sets that a prior predicts, exactly or simulated."""
+"""Expected divergences before there are data, over data sets that a prior predicts, exact or simulated."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import digamma, gammaln, polygamma, xlogy
 
 from pymc_dirdp.arrays import Array, Integers
@@ -17,45 +16,31 @@ from pymc_dirdp.numerics.quadrature import CountDistribution, count_distribution
 from pymc_dirdp.planning.draw_error import expected_kl
 from pymc_dirdp.sampling.fast import dirichlet
 
-# How far a private draw is from what it stands for, in closed form.
+# Divergences of private draws in closed form.
 #
-# A priori numbers are expectations under the model's own prior; they use no data and may be published. A number that
-# takes counts is **confidential**: the guarantee does not cover it.
-
-
-def dirichlet_kl(u: ArrayLike, v: ArrayLike) -> float:
-    """`KL(Dirichlet(u) || Dirichlet(v))` in nats, summed over rows. **Confidential** if `u` or `v` come from data.
-
-    Parameters
-    ----------
-    u, v : array_like, shape (..., d)
-        Positive parameters of equal shape.
-    """
-    first, second = positive_array(u=u), positive_array(v=v)
-    if first.shape != second.shape:
-        raise ArgumentError(f"Expected u and v of equal shape, got {first.shape} and {second.shape}.")
-    return float(dirichlet_kl_rows(first, second).sum())
+# A priori numbers are expectations under the model's own prior. They use no data and may be published. A number that
+# depends on counts is **confidential**, because the guarantee does not cover it.
 
 
 def dirichlet_kl_rows(u: Array, v: Array) -> Array:
-    """The divergence of each row, for arrays that are known to be positive. Shape `(...)`."""
+    """`KL(Dirichlet(u) || Dirichlet(v))` of each row, in nats. **Confidential** if `u` or `v` come from data."""
     totals = _bregman(u.sum(axis=-1, keepdims=True), v.sum(axis=-1, keepdims=True))
     return np.asarray(_bregman(u, v).sum(axis=-1) - totals[..., 0])
 
 
 @dataclass(frozen=True)
 class PriorExpectedKL:
-    """A priori expected errors of the Dirichlet mechanism, as functions of what is calibrated.
+    """A priori expected errors of the Dirichlet mechanism, as functions of its calibrated parameters.
 
-    Both are averages over data sets of `n_records` records from the model's prior predictive distribution. The sizes of
-    the rows of a table are data, so every row is assumed to hold an equal share.
+    Both are averages over data sets of `n_records` records from the model's prior predictive distribution. The numbers
+    of records of rows are data, so every row is assumed to hold an equal share.
 
     Parameters
     ----------
     prior : array, shape (..., d)
         The model's own prior.
     n_records : int
-        Number of records in all, at least 0: public under replace-one, a planning size under add-remove.
+        Total number of records, at least 0: public under replace-one, the size to plan for under add-remove.
 
     References
     ----------
@@ -94,7 +79,7 @@ class PriorExpectedKL:
         alpha, totals = self._raised(s, keep)
         cells = _bregman_from(*self._posterior, r * distribution.counts + alpha)
         rows = _bregman_from(*self._totals, r * distribution.row_size + totals)
-        # Rounding can leave a difference of equal things slightly below 0; a divergence is not.
+        # A divergence is at least 0, but rounding can make the difference of equal terms negative.
         return max(0.0, float(distribution.weights @ cells - rows.sum()))
 
     def estimate(self, r: float, s: float = 0.0, *, keep: float = 1.0) -> float:
@@ -112,13 +97,13 @@ class PriorExpectedKL:
         return float((distribution.weights @ cells + rows.sum()) / len(distribution.row_totals))
 
     def _raised(self, s: float, keep: float) -> tuple[Array, Array]:
-        """The prior parameters of the nodes and the sums of those of the rows, both raised."""
+        """The prior parameters of the nodes and their sums over rows, both raised."""
         distribution = self._distribution
         return keep * distribution.priors + s, keep * distribution.row_totals + s * self.prior.shape[-1]
 
 
 def effective_records(r: float, n_records: float) -> float:
-    """`r * N`: how many records of an ordinary posterior the draw is worth in concentration."""
+    """`r * N`: the number of records of an ordinary posterior with the concentration of the draw."""
     return positive(r=r) * at_least(0, n_records=n_records)
 
 
@@ -145,7 +130,7 @@ def _bregman_from(u: Array, log_gamma_u: Array, digamma_u: Array, v: Array) -> A
     return np.asarray(direct)
 
 
-# The expected error of any mechanism, on data sets that the model's own prior predicts. No data is used.
+# The expected error of any mechanism, on data sets that the model's own prior predicts. No data are used.
 
 
 @final
@@ -174,9 +159,9 @@ def predicted_data(prior: Array, n_records: int, simulations: int | None = None,
     prior : array, shape (..., d)
     n_records : int
     simulations : int or None
-        None takes as many as make `n_cells` counts, but between 100 and 5,000.
+        The number of data sets. None takes `n_cells` counts, but between 100 and 5,000 data sets.
     n_cells : int
-        A mean over the default is known to about a per cent, in a fraction of a second.
+        The default takes a fraction of a second and gives means to about a per cent.
 
     Returns
     -------
@@ -192,7 +177,7 @@ def predicted_data(prior: Array, n_records: int, simulations: int | None = None,
 
 
 def simulated_kl(mechanism: Mechanism, prior: Array, data: Integers) -> ExpectedKL:
-    """Both divergences of any mechanism, averaged over given data sets.
+    """Both divergences of any mechanism, averaged over data sets.
 
     Parameters
     ----------
@@ -236,7 +221,7 @@ def a_priori_kl(mechanism: Mechanism, prior: Array, n_records: int) -> ExpectedK
 
 
 def _raised(alpha: Array, prior: Array) -> tuple[float, float]:
-    """How much of the prior stayed, and what was added: a calibration adds one number everywhere, or makes it flat."""
+    """The factor of the prior and the added constant: a calibration adds one number everywhere, or makes it flat."""
     # Alpha is a sum of two doubles, which is rounded.
     if np.ptp(alpha - prior) <= 1e-12 * float(alpha.max()):
         return 1.0, float((alpha - prior).flat[0])

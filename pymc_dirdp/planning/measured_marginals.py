@@ -1,4 +1,4 @@
-"""Which marginals of the tables of a model are measured, and with how much noise, so that all satisfy one guarantee."""
+"""The marginals of a model's tables to measure, and their noise, so that all satisfy one guarantee together."""
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 
-# The name and the length of each axis of a table; the last is that of the variable whose shares it holds.
+# The name and the length of each axis of a table. The last axis is the variable whose shares the table holds.
 type Axes = tuple[tuple[str, int], ...]
 
 
@@ -33,7 +33,7 @@ class Marginal:
     table : str
         The table whose counts are summed.
     axes : tuple of int
-        Those of its axes that stay, in ascending order.
+        Its remaining axes, in ascending order.
     names : tuple of str
         The names of these axes.
     cells : int
@@ -46,21 +46,21 @@ class Marginal:
 
 
 def marginals_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Marginal, ...]:
-    """The marginals that are measured, each once.
+    """The marginals to measure, each once.
 
     Parameters
     ----------
     tables : mapping of str to tuple of (str, int)
         The name and the length of each axis of each table, the parents first and the variable itself last.
     measure : {"levels", "families", "variables"} or iterable of str or tuple of str
-        `"levels"` are for each table the marginal of its variable, that of the variable and each parent, and the table
-        itself; `"families"` are the tables themselves, and `"variables"` the variables alone; otherwise the marginals
-        are listed by the names of their axes.
+        `"levels"` measures for each table the marginal of its variable, that of the variable and each parent, and the
+        table itself; `"families"` the tables themselves, and `"variables"` the variables alone. Otherwise a list of
+        marginals by the names of their axes.
 
     Raises
     ------
     ArgumentError
-        If a marginal is within no table, or no marginal says anything of a variable.
+        If no table contains a marginal, or no marginal contains a variable.
     """
     if isinstance(measure, str):
         one_of(MEASURES, measure=measure)
@@ -73,8 +73,8 @@ def marginals_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Marginal
         child = axes[-1][0]
         if not any(marginal.table == name and child in marginal.names for marginal in marginals.values()):
             raise ArgumentError(
-                f"measure lists no marginal of {name!r} with {child!r}, so nothing would be known of its shares. Add "
-                f"{tuple(axis for axis, _ in axes)!r} to it, or take measure='levels'."
+                f"measure lists no marginal of {name!r} with {child!r}, so its shares would be unknown. Add "
+                f"{tuple(axis for axis, _ in axes)!r} to it, or pass measure='levels'."
             )
     return tuple(marginals.values())
 
@@ -113,37 +113,37 @@ def _parse_measure(measure: object, tables: Mapping[str, Axes]) -> list[tuple[st
 def _within(names: tuple[str, ...], tables: Mapping[str, Axes]) -> Marginal:
     """The marginal of the table of one of its variables.
 
-    There is one such table at most, if the tables have an order.
+    There is at most one such table, if the tables have an order.
     """
     holding = {table: axes for table, axes in tables.items() if set(names) <= {name for name, _ in axes}}
     if not holding:
         raise ArgumentError(
-            f"No table has all axes of the marginal {names!r} in measure, so it cannot be summed from one. Take names "
+            f"No table has all axes of the marginal {names!r} in measure, so it cannot be summed from one. Use names "
             "of one variable and its parents."
         )
     table, axes = min(holding.items(), key=lambda entry: (entry[1][-1][0] not in names, len(entry[1])))
     marginal = _marginal(table, axes, (axis for axis, (name, _) in enumerate(axes) if name in names))
     if marginal.cells < 2:
-        raise ArgumentError(f"The marginal {names!r} in measure has one cell, which says nothing. Leave it out.")
+        raise ArgumentError(f"The marginal {names!r} in measure has one cell and no information. Leave it out.")
     return marginal
 
 
 @final
 @dataclass(frozen=True)
 class Protected:
-    """Who is protected, as all marginals of a model have to know it.
+    """Who is protected: the facts that all marginals of a model share.
 
     Attributes
     ----------
     adjacency : str
     records : mapping of str to int or Contribution
-        The maximum number of records of a person in each table, and in which of its rows.
+        The maximum number of records of a person in each table, and the rows that they may be in.
     public_totals : bool
         Whether the number of records is public, so that noise may add up to 0.
     before : tuple of (PrivacyCurves, int)
-        Earlier releases about the same people, and how often; the guarantee covers them, too.
+        Earlier releases about the same people, and their numbers. The guarantee covers them, too.
     shapes : mapping of str to tuple of int
-        The shape of each table; needed where the records lie in certain rows.
+        The shape of each table, if the records lie in certain rows.
     """
 
     adjacency: AdjacencyName
@@ -159,11 +159,11 @@ class Protected:
         return ZeroSumMarginalsMechanism if summed else MarginalsMechanism
 
     def is_fixed(self, marginal: Marginal) -> bool:
-        """Whether a marginal is the same for all neighbours, so that it loses nothing."""
+        """Whether a marginal is the same for all neighbouring data sets, so that it loses nothing."""
         return Contribution.of(self.records[marginal.table]).fixes_marginal(marginal.axes, self.adjacency)
 
     def noise(self, marginal: Marginal, noise: CountNoise, parameter: float) -> Noise:
-        """That of one marginal."""
+        """The noise of one marginal."""
         return self.kind(noise).noise_of(noise, parameter, marginal.cells)
 
     def curves(self, marginal: Marginal, noise: Noise) -> PrivacyCurves:
@@ -184,23 +184,23 @@ def weights_of(
     *,
     max_ratio: float = 1e30,
 ) -> list[float]:
-    """Relative precisions of the marginals: 1 over the variance of the noise.
+    """Relative precisions of the marginals: 1 divided by the variance of the noise.
 
-    The error of fitted shares grows with the variance of the noise times the number of cells that it leaves visible,
-    which is no more than that of all cells, nor of those that can hold four times `noise_sd`. Its sum is least where
-    the precision is in proportion to the root of that number, here rounded to a power of 2, so that few marginals
-    differ in their noise. The class of a classifier is in every prediction, so its own marginal gets a fifth of all
-    precision. Marginals without it say nothing of it, and get nearly none.
+    The error of fitted shares grows with the variance of the noise times the number of visible cells: at most all
+    cells, and at most those that can hold four times `noise_sd`. Its sum is smallest if the precision is proportional
+    to the root of that number, here rounded to a power of 2, so that few marginals differ in their noise. The class of
+    a classifier is in every prediction, so its own marginal gets a fifth of all precision. Marginals without it have no
+    information about it, and get nearly none.
 
     Parameters
     ----------
     marginals : sequence of Marginal
     weights : mapping of str or tuple of str to float, or None
-        What the user wants, by the names of a marginal in any order; 1 for those that are not named.
+        The weights of the user, by the names of a marginal in any order; 1 for all others.
     noise_sd : float
-        A standard deviation of the noise if all marginals had the same.
+        The standard deviation of the noise if it is equal for all marginals.
     n_records : int or None
-        The public number of records, or that to plan for; None gives all marginals the same weight.
+        The public number of records, or the size to plan for; None gives all marginals the same weight.
     target : str, optional
         The axis of the class of a classifier.
     max_ratio : float, default 1e30
@@ -239,12 +239,12 @@ def weights_of(
 
 
 def _for_class(marginals: Sequence[Marginal], weights: Sequence[float], target: str) -> list[float]:
-    """Weights by what marginals say of a class."""
+    """Weights by the information of marginals about a class."""
     class_weights = [
         weight for marginal, weight in zip(marginals, weights, strict=True) if target in marginal.names[:-1]
     ]
     own_weight = math.fsum(class_weights) / 4 or 1.0
-    # Geometric noise divides the roots of precisions: a tenth of them together.
+    # For geometric noise the budget is divided by the roots of precisions: all these get a tenth together.
     least = min(own_weight, *class_weights, math.inf) / (9 * len(marginals)) ** 2
     scaled = []
     for marginal, weight in zip(marginals, weights, strict=True):
@@ -263,19 +263,19 @@ def choose_noise(
     target: str | None = None,
     rough: float = 1e-2,
 ) -> tuple[CountNoise, list[float]]:
-    """The kind of noise, and its parameter for each marginal, with the least error that satisfy a guarantee together.
+    """The kind of noise, and its parameter for each marginal, with the smallest error at a common guarantee.
 
     Parameters
     ----------
     guarantee : Guarantee
-        What all marginals together have to satisfy.
+        The guarantee of all marginals together.
     marginals, weights, n_records, target : optional
         As for :func:`weights_of`.
     people : Protected
     noise : {"auto", "gaussian", "geometric"}
-        `"auto"` takes the kind whose variances have the smaller geometric mean. It is decided by public numbers alone.
+        `"auto"` takes the kind whose variances have the smaller geometric mean. Public numbers alone decide.
     rough : float, default 1e-2
-        The relative error of the noise where only its size matters.
+        The relative error of the noise where a rough size is enough.
 
     Raises
     ------
@@ -285,11 +285,11 @@ def choose_noise(
     one_of(("auto", *NOISES), noise=noise)
 
     def roughly(kind: CountNoise) -> tuple[list[float], list[float]]:
-        """The weights, which depend on the size of the noise, and about the noise that they lead to."""
+        """The weights, which depend on the size of the noise, and the approximate noise for them."""
         equal = _least_noise(guarantee, marginals, people, kind, [1.0] * len(marginals), rtol=rough)
         sd = people.noise(marginals[0], kind, equal[0]).sd
         weights_used = weights_of(marginals, weights, sd, n_records, target)
-        # About where the sum of the squared losses is what it is with the same noise.
+        # Here the sum of squared losses is about that of equal noise.
         guess = (
             math.sqrt(len(weights_used) / math.fsum(weight / max(weights_used) for weight in weights_used)) / equal[0]
         )
@@ -302,7 +302,7 @@ def choose_noise(
     candidates = {kind: roughly(kind) for kind in kinds}
     best = min(candidates, key=lambda kind: _log_variance(marginals, people, kind, candidates[kind][1]))
     weights_used, guess = candidates[best]
-    # The noise is the least that satisfies the guarantee, up to this share of it.
+    # The noise is the smallest that satisfies the guarantee, up to this relative error.
     return best, _least_noise(
         guarantee, marginals, people, best, weights_used, rtol=1e-6, start=1 / min(guess), factor=1 + 2 * rough
     )
@@ -311,8 +311,8 @@ def choose_noise(
 def _log_variance(
     marginals: Sequence[Marginal], people: Protected, kind: CountNoise, parameters: Sequence[float]
 ) -> float:
-    """The sum over marginals of the logarithm of what the noise leaves of a cell's variance once the total is known."""
-    # Independent noise is freed of its mean where the total is public; noise that adds up to 0 has none.
+    """The sum over marginals of the logarithm of the noise variance of a cell, given the total."""
+    # A public total removes the mean of independent noise. Noise that adds up to 0 has none.
     freed = people.public_totals and not people.kind(kind).needs_public_totals
     variances = [
         people.noise(marginal, kind, parameter).sd ** 2 * (1 - freed / marginal.cells)
@@ -329,20 +329,20 @@ def _least_noise(
     weights: Sequence[float],
     **search: float,
 ) -> list[float]:
-    """The parameters in proportion to one over the root of the weights: the least that satisfy the guarantee.
+    """The smallest parameters, proportional to 1 over the root of the weights, that satisfy the guarantee.
 
-    The search is for the inverse of the least of them, and `search` are arguments of `last_safe`.
+    The search finds the inverse of the smallest parameter; `search` has arguments of `largest_satisfying`.
     """
     all_curves = people.curves(marginals[0], people.noise(marginals[0], kind, 1.0))
     if guarantee.is_pure and not math.isfinite(all_curves.pure_epsilon):
         raise UnattainableError(
-            f"noise={kind!r} satisfies no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
-            "ZeroCDP or TruncatedCDP, or take noise='geometric'."
+            f"noise={kind!r} does not satisfy pure differential privacy: its loss is unbounded. Ask for ApproxDP, "
+            "RenyiDP, ZeroCDP or TruncatedCDP, or pass noise='geometric'."
         )
     relative = [1 / math.sqrt(weight / max(weights)) for weight in weights]
-    # If nothing is lost at all, the noise is what it would be otherwise.
+    # If no marginal loses anything, calibrate as if all did.
     losing = [i for i, marginal in enumerate(marginals) if not people.is_fixed(marginal)] or list(range(len(marginals)))
-    # Marginals with one curve are composed as one, as many times. Which they are is the same for all parameters.
+    # Marginals with equal curves are composed as repetitions of one. The grouping holds for all parameters.
     groups: dict[Hashable, list[int]] = {}
     for i in losing:
         curves = people.curves(marginals[i], people.noise(marginals[i], kind, relative[i]))
@@ -378,7 +378,7 @@ def by_table(
     Parameters
     ----------
     marginals, noise, parameters, people : Any
-        As of :func:`choose_noise`.
+        As for :func:`choose_noise`.
     priors : mapping of str to array
         The model's own prior of each table.
     """
@@ -409,18 +409,18 @@ def measured(
     n_records: int | None,
     target: str | None = None,
 ) -> dict[str, MarginalsMechanism]:
-    """The mechanism of each table, with the marginals that are measured of it.
+    """The mechanism of each table, with its measured marginals.
 
     Parameters
     ----------
     guarantee : Guarantee
-        What all of them together have to satisfy.
+        The guarantee of all marginals together.
     tables : mapping of str to (Axes, array)
-        The axes and the prior of each; those with two categories and more, of one network.
+        The axes and the prior of each table with at least two categories, all of one network.
     people : Protected
-    wanted : Marginals
+    options : Marginals
     n_records : int or None
-        The public number of records, or that to plan for.
+        The public number of records, or the size to plan for.
     target : str, optional
         The axis of the class of a classifier.
 
@@ -446,19 +446,19 @@ def measured(
 
 
 def refuse_unlike_network(tables: Mapping[str, Axes], *, most_cells: int = 10**5) -> None:
-    """Refuse tables that are not those of one network, or too large to be fitted.
+    """Refuse tables that do not form a network, or are too large to be fitted.
 
-    Shares are fitted to tables of `most_cells` and no larger ones: the fit of such a table takes minutes.
+    Shares are fitted to tables of up to `most_cells` cells. The fit of a table of this size takes minutes.
 
     Raises
     ------
     UnsupportedModelError
-        If two tables hold shares of one variable, the tables depend on each other in a circle, or an axis occurs twice.
+        If two tables hold shares of one variable, the tables depend on each other in a cycle, or an axis occurs twice.
     ArgumentError
         If a table is too large.
     """
     table_of_variable: dict[str, str] = {}
-    otherwise = "Or take mechanism='gaussian', which releases each table by itself."
+    otherwise = "Or pass mechanism='gaussian', which releases each table by itself."
     for name, axes in tables.items():
         if len({axis for axis, _ in axes}) < len(axes):
             raise UnsupportedModelError(
@@ -481,5 +481,5 @@ def refuse_unlike_network(tables: Mapping[str, Axes], *, most_cells: int = 10**5
     except CycleError as error:
         cycle = " -> ".join(reversed(error.args[1]))
         raise UnsupportedModelError(
-            f"The tables depend on each other in a circle: {cycle}. Take one of these axes out. {otherwise}"
+            f"The tables depend on each other in a cycle: {cycle}. Remove one of these axes. {otherwise}"
         ) from None

@@ -1,4 +1,4 @@
-"""Which mechanism, and for what it is set: options that all of planning takes, each with its one default."""
+"""Options for the mechanism and its objective, with defaults that all functions for planning share."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pymc_dirdp.planning.calibration import OBJECTIVES
 from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
 
 MAX_DRAWS = 10**6
-"""No plan has more draws than this; the curve of so many could take for ever."""
+"""The maximum number of draws of a plan, because the curve of more could take very long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,29 +26,28 @@ class MechanismOptions:
     mechanism : {"dirichlet", "gaussian", "geometric", "auto", "marginals", ...} or settings
         `"dirichlet"` draws from a tempered and smoothed posterior; :class:`pymc_dirdp.mechanisms.Dirichlet` has its
         settings. No such draw satisfies `PureDP` or `ZeroCDP`. `"gaussian"` (discrete Gaussian) and `"geometric"`
-        (discrete Laplace) add integer noise to the counts and draw from the posterior given the noisy counts, which are
-        published too: one release serves any number of draws. Geometric noise adds up to 0 where the number of records
-        is public. `"auto"` takes, for each table, the one of these from which :func:`pymc_dirdp.estimate` has the
-        smallest expected error, or that which predicts best, see `objective`. Plans for the whole model are compared
-        for that, and no data decide. The default is `"dirichlet"`.
+        (discrete Laplace) add integer noise to the counts and draw from the posterior given the noisy counts. The noisy
+        counts are published, too, so one release serves any number of draws. Geometric noise adds up to 0 if the number
+        of records is public. `"auto"` takes, for each table, the one of these for which :func:`pymc_dirdp.estimate` has
+        the smallest expected error, or which predicts best, see `objective`. It compares plans for the whole model,
+        without data. The default is `"dirichlet"`.
 
-        `"joint"` adds one noise to all tables to which the same people add records, and to all rows of a table in each
-        of which a person has some, such as items by answers with `unit="person"`. Its largest norm over tables and rows
-        decides, so that they share a guarantee and do not divide it. It is for public numbers of records. `"auto"`
-        takes it where its error is smallest.
+        `"joint"` adds one noise to all tables to which the same people add records, and to all rows of a table if a
+        person has records in each, such as items by answers with `unit="person"`. Its density depends on the largest
+        norm over tables and rows, so these share a guarantee instead of dividing it. It needs public numbers of
+        records. `"auto"` takes it if its error is smallest.
 
         `"marginals"` is for whole models in which a person adds a record to each of several tables, such as a Bayesian
         network: it measures marginals of all tables once, with integer noise under one guarantee, and fits the shares
-        of all tables to them. The release holds the noisy marginals, and one estimate instead of draws. Which are
-        measured, and how precisely, are settings of :class:`pymc_dirdp.mechanisms.Marginals`.
+        of all tables to them. The release holds the noisy marginals, and one estimate instead of draws. The settings of
+        :class:`pymc_dirdp.mechanisms.Marginals` choose the marginals and their precision.
 
     objective : {"posterior", "estimate", "prediction"}, default "posterior"
-        What `"optimal"` keeps small in a Dirichlet draw, see :func:`pymc_dirdp.calibrate`. `"prediction"` is
-        for networks with `mechanism="auto"`: all tables take the mechanisms from which the next record is predicted
-        best, noisy marginals of all tables among them. Networks of the same shape are simulated for that, which takes
-        about as long again as `"auto"` itself. Models that :func:`pymc_dirdp.naive_bayes` and
-        :func:`pymc_dirdp.bayesian_network` have built are planned for it under `"auto"`, and for `"estimate"`
-        otherwise.
+        What `"optimal"` minimizes for a Dirichlet draw, see :func:`pymc_dirdp.calibrate`. `"prediction"` is for
+        networks with `mechanism="auto"`: all tables take the mechanisms that predict the next record best, which may be
+        noisy marginals of all tables. This simulates networks of the same shape, and doubles the time of `"auto"`.
+        Models from :func:`pymc_dirdp.naive_bayes` and :func:`pymc_dirdp.bayesian_network` are planned for prediction
+        under `"auto"`, and for `"estimate"` otherwise.
     released_draws : int, default 1
         Number of posterior draws in the release. Draws of the Dirichlet mechanism compose: more of them lose more
         privacy.
@@ -80,7 +79,7 @@ class MechanismOptions:
         return kind_of(self.mechanism)
 
     def settings[T: (Dirichlet, Marginals)](self, kind: type[T]) -> T:
-        """The settings of mechanisms of a kind: those that were asked for, or the defaults."""
+        """The settings of mechanisms of a kind: those that were passed, or the defaults."""
         return self.mechanism if isinstance(self.mechanism, kind) else kind()
 
     @property
@@ -90,7 +89,7 @@ class MechanismOptions:
 
 
 class DrawPlanning(TypedDict, total=False):
-    """The names of :class:`TableOptions` but for the mechanism."""
+    """The names of :class:`TableOptions`, without the mechanism."""
 
     adjacency: AdjacencyName
     objective: DrawObjective
@@ -113,11 +112,11 @@ class TableOptions(MechanismOptions):
     Parameters
     ----------
     contribution : Contribution or int, default 1
-        What one person can add to the table. An integer means so many records at most, anywhere in the table.
+        The contribution of one person to the table. An integer is the maximum number of records, anywhere in the table.
     public : iterable of str or bool, default ()
-        Pass `["n_records"]` if `n_records` is the public number of records of every data set that could occur, as it is
-        for a plan under replace-one. Noise may then add up to 0, and a table with one row of two categories loses less
-        in a draw (Theory, Theorem 14). It changes nothing under add-remove.
+        Pass `["n_records"]` if `n_records` is the public number of records of every data set that could occur, as for a
+        plan under replace-one. Noise may then add up to 0, and a table with one row of two categories loses less in a
+        draw (Theory, Theorem 14). It has no effect under add-remove.
     """
 
     contribution: Contribution | int = 1
@@ -132,6 +131,6 @@ class TableOptions(MechanismOptions):
 
     @property
     def is_public(self) -> bool:
-        """Whether the number of records is public: what is private by the adjacency is not made public by a word."""
+        """Whether the number of records is public. A number that is private under the adjacency remains private."""
         public = self.public if isinstance(self.public, bool) else "n_records" in self.public
         return public and adjacency_by_name(self.adjacency).records_are_public

@@ -1,7 +1,7 @@
-"""What a guarantee buys for one table: its mechanism, the expected error, and either solved for the other. No data.
+"""The mechanism and the expected error for a guarantee and one table, and the guarantee for an error. No data.
 
-Every function asks :func:`pymc_dirdp.planning.choosing.choose`, as a plan of a model does, with the same options and
-defaults. So the same question has the same answer everywhere, bit for bit.
+Every function calls :func:`pymc_dirdp.planning.choosing.choose` with the same options and defaults as a plan of a
+model, so the results agree bit for bit.
 """
 
 import math
@@ -50,42 +50,42 @@ def calibrate(
     Parameters
     ----------
     guarantee : Guarantee
-        The target. No Dirichlet draw keeps `PureDP`, `ZeroCDP` or `omega=inf`; noise does.
+        The target. No Dirichlet draw satisfies `PureDP`, `ZeroCDP` or `omega=inf`; noise does.
     prior : array_like, shape (..., d)
         The model's own prior, positive.
     n_records : int, optional
-        Number of records in all, which `mechanism="dirichlet"` and `"auto"` plan for: the public N under
-        replace-one, your guess under add-remove. It changes the guarantee only with `public=["n_records"]`.
+        Total number of records, which `mechanism="dirichlet"` and `"auto"` need: the public N under replace-one, your
+        guess under add-remove. It changes the guarantee only with `public=["n_records"]`.
     mechanism : str or settings, default "dirichlet"
         As in `plan(mechanism=...)`, such as ``dirdp.mechanisms.Dirichlet(strategy="temper")``; `"auto"` takes the one
-        from which :func:`pymc_dirdp.estimate` has the smallest expected error.
+        for which :func:`pymc_dirdp.estimate` has the smallest expected error.
     objective : {"posterior", "estimate"}, default "posterior"
-        What `"optimal"` keeps small: `"posterior"` the divergence of the private posterior from the posterior, with
-        `r <= 1`, so that a loose guarantee gives back the posterior unchanged; `"estimate"` the divergence of the draw
-        from the data's frequencies (P1's measure).
+        What `"optimal"` minimizes: `"posterior"` the divergence of the private posterior from the posterior, with `r <=
+        1`, so that a loose guarantee returns the posterior unchanged; `"estimate"` the divergence of the draw from the
+        data's frequencies (P1's measure).
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         The neighbouring relation.
     contribution : Contribution or int, default 1
-        What one person can add to the table. An integer means so many records at most, anywhere in the table.
+        The contribution of one person to the table. An integer is the maximum number of records, anywhere in the table.
     public : iterable of str or bool, default ()
-        Pass `["n_records"]` if `n_records` is the public number of records of every data set that could occur, as it is
-        for a plan under replace-one. Noise may then add up to 0, and a table with one row of two categories loses less
-        in a draw (Theory, Theorem 14).
+        Pass `["n_records"]` if `n_records` is the public number of records of every data set that could occur, as for a
+        plan under replace-one. Noise may then add up to 0, and a table with one row of two categories loses less in a
+        draw (Theory, Theorem 14).
     min_count : float, default 0.0
         The public guarantee that every cell of every data set that could occur has at least this many records.
     released_draws : int, default 1
-        How many draws satisfy the guarantee together. Noise is released once for all of them.
+        Number of draws that satisfy the guarantee together. Noise is released once for all of them.
 
     Returns
     -------
     mechanism : DirichletMechanism, or another TableMechanism
-        One draw of it, or so many, satisfy the guarantee. Where there is a boundary, the `r` of a Dirichlet draw is
-        within 1e-9 relative of it, or within 1e-4 for `ZeroCDP`.
+        All `released_draws` of it together satisfy the guarantee. If there is a boundary, the `r` of a Dirichlet draw
+        is within 1e-9 relative of it, or within 1e-4 for `ZeroCDP`.
 
     Raises
     ------
     UnattainableError
-        If no setting reaches the guarantee; the message says what can be reached.
+        If no setting satisfies the guarantee. The error says which guarantees are attainable.
     ArgumentError
         If an argument is outside its domain, or `n_records` is needed and missing.
 
@@ -128,20 +128,20 @@ def expected_error(
     Parameters
     ----------
     guarantee : Guarantee
-        What the table has to satisfy.
+        The guarantee of the table.
     prior : array_like, shape (..., d)
         The model's own prior, positive.
     n_records : int
-        Number of records in all, at least 1.
+        Total number of records, at least 1.
     of : {"draw", "estimate"}, default "draw"
-        `"draw"` is the error of one draw that is read as the answer, as in the papers: with the objective `"posterior"`
-        the divergence of the private posterior from the posterior, summed over rows, and with `"estimate"` that of the
-        draw from the frequencies, averaged over rows. Noisy counts are clipped, smoothed and treated as the data.
-        `"estimate"` is the error of what :func:`pymc_dirdp.estimate` says of the shares given the release: its
-        divergence from the true shares, averaged over rows. This is what `plan(mechanism="auto")` looks at, and what
-        noise should be judged by; it is simulated, to a few per cent, and takes up to half a second.
+        `"draw"` is the error of one draw as the answer, as in the papers: with the objective `"posterior"` the
+        divergence of the private posterior from the posterior, summed over rows, and with `"estimate"` that of the draw
+        from the frequencies, averaged over rows. Noisy counts are clipped, smoothed and treated as the data.
+        `"estimate"` is the error of :func:`pymc_dirdp.estimate`: the divergence of the estimated from the true shares,
+        averaged over rows. `plan(mechanism="auto")` minimizes it, and you should judge noise by it. It is simulated, to
+        a few per cent, and takes up to half a second.
     **options
-        As for :func:`pymc_dirdp.calibrate`, which finds the mechanism whose error this is.
+        As for :func:`pymc_dirdp.calibrate`, which chooses the mechanism.
 
     Returns
     -------
@@ -182,14 +182,14 @@ def least_guarantee(
     kl : float
         Target in nats, positive.
     like : Guarantee
-        Says the kind of guarantee and what stays as it is: delta, the order, or omega. Its epsilon or rho is replaced.
+        A guarantee of the kind to find, with its delta, order, or omega. Its epsilon or rho is ignored.
     prior, n_records, of, **options
         As for :func:`expected_error`.
 
     Returns
     -------
     guarantee : Guarantee
-        The kind is that of `like`, with the least epsilon or rho, within 1e-5 relative, or within 1e-3 of an estimate.
+        A guarantee like `like`, with the least epsilon or rho, within 1e-5 relative, or within 1e-3 for an estimate.
 
     Raises
     ------
@@ -210,8 +210,8 @@ def least_guarantee(
         reached = error(like.with_budget(amount))
         return math.log(reached / kl) if reached > 0 else -math.inf
 
-    # A guarantee with a larger budget is not private.
-    # The expected error of simulated noise is known to about a per cent, that of Dirichlet draws to nine digits.
+    # Above this budget a guarantee is not private. The expected error of simulated noise is known to about a per cent,
+    # that of Dirichlet draws to nine digits.
     amount = last_safe(
         excess,
         factor=0.5,
@@ -219,8 +219,8 @@ def least_guarantee(
         most=1e6,
         rtol=1e-6 if of == "draw" else 1e-4,
         tight=f"An expected KL of {kl:g} nats is out of reach with mechanism={chosen.mechanism!r} and "
-        f"n_records={n_records}, whatever {name} is. Raise kl or n_records, or take another mechanism or objective.",
-        loose=f"An expected KL of {kl:g} nats needs next to no information: every {name} reaches it.",
+        f"n_records={n_records} for any {name}. Raise kl or n_records, or pass another mechanism or objective.",
+        loose=f"An expected KL of {kl:g} nats needs almost no information: every {name} reaches it.",
     )
     return like.with_budget(amount)
 
@@ -234,22 +234,22 @@ def least_records(
     of: ErrorOf = "draw",
     **options: Unpack[TablePlanning],
 ) -> int:
-    """How many records it takes until the expected error at a guarantee is at most `kl`.
+    """The number of records from which on the expected error at a guarantee is at most `kl`.
 
     Parameters
     ----------
     kl : float
         Target in nats, positive.
     guarantee : Guarantee
-        What the table has to satisfy.
+        The guarantee of the table.
     prior, of, **options
         As for :func:`expected_error`.
 
     Returns
     -------
     n_records : int
-        Found by doubling and bisection, within 1 per cent, or within a few of an estimate: rows of a table are assumed
-        to hold an equal share.
+        Found by doubling and bisection, within 1 per cent, or a few per cent for an estimate. Rows of a table are
+        assumed to hold an equal share.
 
     Raises
     ------
@@ -297,7 +297,7 @@ class Frontier(Tabular):
     expected_kl : dict of str to tuple of float
         For each mechanism the expected error at each guarantee, in nats; `inf` where it cannot satisfy it.
     measure : str
-        What the errors are of, in words.
+        The divergence that is the error, in words.
     n_records : int
 
     Examples
@@ -341,16 +341,16 @@ def privacy_utility(
     Parameters
     ----------
     guarantees : iterable of Guarantee
-        At least one; of one kind if they are to be plotted.
+        At least one guarantee; for a plot, all of one kind.
     mechanisms : iterable of str or settings
-        As for :func:`expected_error`; the columns are called by their names, or as settings are printed.
+        As for :func:`expected_error`. Their names, or their settings as printed, are the names of the columns.
     prior, n_records, of, **options
         As for :func:`expected_error`, without `mechanism`.
 
     Returns
     -------
     frontier : Frontier
-        Public.
+        The errors are public, because they use no data.
 
     Examples
     --------
@@ -364,13 +364,13 @@ def privacy_utility(
     if not grid:
         raise ArgumentError("Expected at least one guarantee.")
     if "mechanism" in options:
-        raise ArgumentError("Expected mechanisms=, a sequence of names, in place of mechanism=.")
+        raise ArgumentError("Expected mechanisms=, a sequence of names, instead of mechanism=.")
     chosen = TableOptions(**options)
     columns = {}
     for mechanism in mechanisms:
         error = _expected_kl(prior, n_records, of, replace(chosen, mechanism=mechanism))
         columns[str(mechanism)] = tuple(map(error, grid))
-    # What the errors are of, by `of` and by what a draw is for.
+    # The divergence, by `of` and by the objective of a draw.
     measures = {
         ("draw", "posterior"): "the private posterior from the posterior",
         ("draw", "estimate"): "one draw from the frequencies",
@@ -394,7 +394,7 @@ def _expected_kl(prior: ArrayLike, n_records: int, of: str, chosen: TableOptions
             )
             if estimated is None:
                 raise ArgumentError(
-                    f"Take of='draw': the error of an estimate is not known for mechanism={chosen.mechanism!r}."
+                    f"Pass of='draw': the error of an estimate is not known for mechanism={chosen.mechanism!r}."
                 )
             return estimated.kl
         return float(getattr(a_priori_kl(mechanism, parameters, n_records), chosen.objective))
