@@ -302,7 +302,7 @@ case(
     "some categories",
     lambda: pm.Categorical("y", p=simplex(3)[:2], observed=YES),
     lambda: pm.Categorical("y", p=simplex(2), observed=YES),
-    words="'y' takes 2 of the 3 categories of 'p'",
+    words="'y' uses only 2 of the 3 categories of 'p'",
 )
 case(
     "mixed rows",
