@@ -29,9 +29,7 @@ def test_reference_values():
         assert value == pytest.approx(float(case["value"]), rel=1e-10)
     for case in reference["dirichlet_kl"]:
         value = dirichlet_kl_rows(np.array(case["u"]), np.array(case["v"])).sum()
-        assert value == pytest.approx(
-            float(case["value"]), rel=1e-9
-        )
+        assert value == pytest.approx(float(case["value"]), rel=1e-9)
 
 
 def test_dirichlet_kl_of_equal_distributions_is_zero_and_of_near_ones_does_not_cancel():
