@@ -275,7 +275,7 @@ def test_no_length_of_data_decides_what_is_read(called, n):
     if is_read:
         assert dirdp.tables(model)[0].shape == (2, 2)
         return
-    with pytest.raises(UnsupportedModelError, match=r"depends on data|length of data|no share"):
+    with pytest.raises(UnsupportedModelError, match=r"depends on data|length of data|not a share"):
         dirdp.tables(model)
 
 

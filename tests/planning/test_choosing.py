@@ -216,7 +216,7 @@ def test_what_cannot_be_planned_is_refused():
 
 
 def test_a_table_without_records_takes_the_mechanism_that_the_error_names():
-    with pytest.raises(ArgumentError, match="Take 'geometric'"):
+    with pytest.raises(ArgumentError, match="Pass 'geometric'"):
         dirdp.plan(TARGET, hair([0, 0, 0, 0]), mechanism="auto")
     release = dirdp.sample(TARGET, hair([0, 0, 0, 0]), mechanism="geometric")
     assert dirdp.verify(release)
