@@ -1,8 +1,8 @@
 """Differentially private posterior sampling for PyMC models with Dirichlet or Beta priors.
 
-Write the model as for `pm.sample`, and call `sample(guarantee)` for one private posterior draw. The public names stand
-in `__init__.pyi`. Nothing is imported before it is asked for: SciPy alone takes a third of a second, and the
-mathematics needs no PyMC.
+Write the model as for `pm.sample`, and call `sample(guarantee)` for one private posterior draw. `__init__.pyi` lists
+the public names. They are imported on first use, because SciPy alone takes a third of a second, and much of the package
+does not need PyMC.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Short names for the types of arrays, and what arrays of many equal values have in common."""
+"""Short names for the types of arrays, and their distinct values."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,11 +8,11 @@ Integers = NDArray[np.int64]
 
 
 def different[T: np.generic](values: NDArray[T]) -> tuple[NDArray[T], Integers]:
-    """The different ones of many values, in order, and the place of each among them: where they are few, fast."""
+    """The distinct values in ascending order, and the index of each value among them."""
     if values.dtype == np.int64 and values.size:
         low, high = int(values.min()), int(values.max())
         if high - low < values.size:
-            # Integers that lie close together are looked up, which takes no search.
+            # A table of integers in a short range is faster than a search.
             present = np.zeros(high - low + 1, dtype=np.bool_)
             present[values - low] = True
             place = np.cumsum(present) - 1

@@ -23,7 +23,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, DataError, KeywordError, missing_values, shown, type_name
 
 MAX_RECORDS = 2**53
-"""Above it a double no longer holds every integer, and the sums that follow would be rounded."""
+"""Above it a double cannot represent every integer, so sums would be rounded."""
 
 
 def _real(requirement: str, named: dict[str, object]) -> tuple[str, float]:
@@ -65,16 +65,14 @@ def open_unit_interval(**named: object) -> float:
 
 
 def within(low: float, high: float, **named: ArrayLike) -> None:
-    """Refuse a number, or an array of them, that has entries below or above the bounds.
+    """Refuse numbers outside the bounds of computations in doubles.
 
-    Privacy curves are computed in doubles. Beyond such bounds products of parameters overflow or underflow, and whole
-    numbers are rounded.
+    Beyond such bounds products of parameters overflow or underflow, and integers are rounded.
     """
     ((name, value),) = named.items()
     if not np.all((np.asarray(value) >= low) & (np.asarray(value) <= high)):
         raise ArgumentError(
-            f"Expected {name} between {low:g} and {high:g}, where its privacy loss can be computed in doubles. "
-            "Rescale it."
+            f"Expected {name} between {low:g} and {high:g}, where doubles can represent its privacy loss. Rescale it."
         )
 
 
@@ -87,7 +85,7 @@ def integer(bound: int, **named: object) -> int:
 
 
 def one_of(allowed: Iterable[str], **named: object) -> str:
-    """One of a few names; the error suggests the nearest one."""
+    """A name from a list. The error suggests the nearest name."""
     ((name, value),) = named.items()
     choices = list(allowed)
     choices_text = ", ".join(map(repr, choices))
@@ -106,15 +104,15 @@ def _hint(name: str, choices: Iterable[str], *, cutoff: float) -> str:
 
 
 def numbers_or_none(value: ArrayLike) -> Array | None:
-    """The value as an array of doubles of its own, or None.
+    """A copy of the value as an array of doubles, or None.
 
-    NumPy's own error shows the value, and Python would keep it as the context of a later error, so it is caught here.
+    NumPy's own error shows the value and would become the context of a later error, so it is caught here.
     """
     try:
         array = np.asarray(value, dtype=np.float64)
     except (OverflowError, TypeError, ValueError):
         return None
-    # Doubles are not converted, so they may be the memory of the value.
+    # NumPy does not convert doubles, so the array may share the memory of the value.
     return array if isinstance(value, np.ndarray) and value.dtype != np.float64 else array.copy()
 
 
@@ -140,30 +138,29 @@ def positive_array(*, min_entries: int = 2, **named: ArrayLike) -> Array:
 def checked_counts(
     counts: ArrayLike, shape: tuple[int, ...], min_count: float = 0.0, n_records: int | None = None
 ) -> Array:
-    """Counts as floats, or an error that says what is wrong with them and never what they are.
+    """A copy of the counts as floats. Errors never contain counts.
 
     Parameters
     ----------
     counts : array_like of integers, shape `shape`
-        The secret. Each below 2**53.
+        The secret counts, each at most 2**53.
     shape : tuple of int
         The public shape of the table.
     min_count : float
-        The public guarantee that no cell holds fewer records than this.
+        The public lower bound on the records of each cell.
     n_records : int or None
-        The public number of records that a guarantee rests on.
+        The public number of records of the guarantee.
 
     Returns
     -------
     counts : array of float, shape `shape`
-        An array of its own.
     """
     array = numbers_or_none(counts)
     if array is None:
         raise DataError("Expected counts to be an array of integers.")
     if array.shape != shape:
         raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
-    # A NaN is passed on by both.
+    # Both propagate NaN.
     smallest, largest = array.min(initial=0.0), array.max(initial=0.0)
     if not (math.isfinite(smallest) and math.isfinite(largest)):
         raise DataError(
@@ -181,13 +178,13 @@ def checked_counts(
         raise DataError("Some counts are above 2**53, so a double cannot represent them exactly.")
     if min_count and np.any(array < min_count):
         raise DataError(
-            "Some cell holds fewer records than min_count guarantees, so the guarantee would be false. "
-            "Lower min_count; it must hold for every data set that could have occurred."
+            "A cell has fewer records than min_count, so the guarantee would be false. Lower min_count, which must "
+            "hold for every possible data set."
         )
     if n_records is not None and _exact_sum(array) != n_records:
         raise DataError(
-            "The counts do not add up to n_records, so the guarantee would be false. It must be the number of records "
-            "of every data set that could have occurred."
+            "The counts do not add up to n_records, so the guarantee would be false. Every possible data set must have "
+            "n_records records."
         )
     return array
 
@@ -201,32 +198,32 @@ def _exact_sum(integers: Array) -> int:
 
 
 def one_line(**named: object) -> str:
-    """Accept a text of one line, without characters that a terminal obeys or that hide others."""
+    """Accept a text of one line, without control characters and invisible characters."""
     ((name, value),) = named.items()
     if not isinstance(value, str):
         raise ArgumentError(f"Expected {name} to be a text, got {type_name(value)}.")
     if not value.strip():
-        raise ArgumentError(f"Expected {name} to be a text, got an empty one.")
+        raise ArgumentError(f"Expected {name} to be a text that is not empty.")
     if not value.isprintable():
         raise ArgumentError(
-            f"Expected {name} to be a line of printable text, got control characters or others that cannot be seen: "
+            f"Expected {name} to be a line of printable text, got control characters or invisible characters: "
             f"{shown(value)}. Rename it, or leave them out."
         )
     return value
 
 
 def file_path(**named: object) -> Path:
-    """The path of a file; a number is none, although Python opens it."""
+    """The path of a file. Numbers, which Python would open, are refused."""
     ((name, value),) = named.items()
     if not isinstance(value, str | os.PathLike):
         raise ArgumentError(f"Expected {name} to be a path, got {type_name(value)}.")
     if "\0" in (text := os.fspath(value)):
-        raise ArgumentError(f"Expected {name} to be a path, got one with a null character.")
+        raise ArgumentError(f"Expected {name} to be a path without a null character.")
     return Path(text)
 
 
 def list_of_names(**named: object) -> tuple[Any, ...]:
-    """Accept a list of names, or of groups of them; a text is none."""
+    """Accept a list of names, or of groups of names, but not a text."""
     ((name, value),) = named.items()
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ArgumentError(f"Expected {name} to be a list of names: write ['name'].")
@@ -253,25 +250,24 @@ def mapping_of_names(**named: object) -> dict[str, Any]:
     return dict(value)
 
 
-# Characters that isprintable() takes for printable, and that take no place or look like a space.
+# Characters that isprintable() accepts, but that are invisible or look like a space.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 
 
 def identifier(value: object) -> str | None:
-    """The identifier of a person in its one form, whichever way it was written; None if this is none.
+    """The normal form of the identifier of a person; None if it is not an identifier.
 
-    A person is who has one identifier. Two ways of writing it are alike where nothing but letter case, the Unicode form
-    of characters (NFKC: composed or not, full width), the script of digits, spaces, or zeros before an integer differs;
-    an integer is written like its decimal text. None is what is missing: an empty text, and one with characters that
-    cannot be seen, such as a zero-width space, which nobody could tell from another person's.
+    Two texts have the same normal form if they differ only in letter case, the Unicode form of characters (NFKC), the
+    script of digits, spaces, or zeros before an integer. An integer has the form of its decimal text. Empty texts and
+    texts with invisible characters, such as a zero-width space, are not identifiers. Similar letters of different
+    scripts differ.
 
-    Neither the guarantee nor this function knows whether "05" and "5" are one person. Where they are, two identifiers
-    give that person twice the records; where they are not, one identifier gives the records that are retained of one
-    person to another when the first is taken out, which add-remove does not cover. So `count` refuses a column that
-    holds both, and a bandit, whose guarantee is for replaced rewards, takes them for one person. Letters of different
-    scripts that look alike are different.
+    It is unknown whether "05" and "5" are one person. If they are, two identifiers would give this person twice the
+    records. If they are not, one identifier would let records of one person replace those of the other when that one is
+    removed, which add-remove does not cover. So `count` refuses a column that has both. A bandit, whose guarantee is
+    for replaced rewards, treats them as one person.
 
     Examples
     --------
@@ -282,12 +278,12 @@ def identifier(value: object) -> str | None:
         return None
     try:
         spelling = str(value)
-    except ValueError:  # An integer of thousands of digits.
+    except ValueError:  # The integer has thousands of digits.
         return None
     text = unicodedata.normalize("NFKC", spelling).strip()
     if not text.isprintable() or _INVISIBLE.search(text):
         return None
-    # Folding and composing once may leave what a second time changes: a letter with two marks.
+    # A letter with two marks may need folding and composition twice.
     for _ in range(2):
         text = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", text).casefold())
     if not text.isascii():
@@ -297,9 +293,9 @@ def identifier(value: object) -> str | None:
 
 
 def refuse_unknown(function: str, named: Iterable[str], names: Iterable[str], *, of_plan: Collection[str] = ()) -> None:
-    """Refuse keywords that a function does not have, with the nearest one that it has, or with all of them.
+    """Refuse keywords that a function does not have. The error suggests the nearest keyword, or lists all.
 
-    Options in `of_plan` are those of :func:`pymc_dirdp.plan`, whose plan the function takes.
+    `of_plan` has the options of :func:`pymc_dirdp.plan`, if the function accepts a plan.
     """
     names = list(names)
     for name in named:

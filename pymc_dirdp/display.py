@@ -1,4 +1,4 @@
-"""Results as tables and labelled lines, in text and HTML, and foreign texts made safe to show."""
+"""Results as tables and labelled lines, in text and HTML, and the escape of foreign texts."""
 
 import abc
 import html
@@ -11,27 +11,26 @@ from typing import Any, ClassVar, final, override
 
 type Sections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
-# The columns of a terminal that labelled lines take at most.
+# Maximum width of labelled lines in columns of a terminal.
 _WIDTH = 80
-# A notebook would set the cells to the right.
+# A notebook would align the cells to the right.
 _LEFT = "text-align:left;vertical-align:top"
 
 
 def visible(text: str) -> str:
-    r"""The text with every character that cannot be seen written as an escape.
+    r"""The text with an escape for every invisible character.
 
-    A terminal obeys control characters: one may clear the screen or begin a new line, and another may reverse the
-    direction of writing.
+    Control characters may clear the screen of a terminal, begin a new line, or reverse the direction of writing.
 
     Parameters
     ----------
     text : str
-        A text from a file, or any other that this library did not write.
+        A text that this library did not write, for example from a file.
 
     Returns
     -------
     text : str
-        The text in printable characters only; a text that has no others is unchanged.
+        The text in printable characters only. A printable text is unchanged.
 
     Examples
     --------
@@ -44,7 +43,7 @@ def visible(text: str) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A line for each row, with the cells of a column below each other.
+    """A line for each row, with aligned columns.
 
     Examples
     --------
@@ -56,11 +55,10 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def uncertain(value: float, sd: float, low: float, high: float) -> tuple[str, str]:
-    """A number with its standard deviation, and an interval of it, as texts.
+    """A number with its standard deviation, and its interval, as texts.
 
-    All are rounded to the same place, that of the second digit of the deviation, and whole ends of an interval are
-    shown as they are. Order is kept: a number that lies in the interval does so as it is printed. Without a deviation
-    six decimals are shown.
+    All are rounded to the place of the second digit of the deviation, except integer ends of an interval. A number in
+    the interval is also in the printed interval. Without a deviation the texts have six decimals.
 
     Examples
     --------
@@ -79,20 +77,20 @@ def uncertain(value: float, sd: float, low: float, high: float) -> tuple[str, st
 
 
 def _round(value: float, decimals: int, *, whole: bool) -> str:
-    """A number to so many decimals, or to a power of ten if they are negative; a whole one perhaps without any."""
+    """A number with `decimals`, or rounded to a power of ten if they are negative; if `whole`, integers without any."""
     rounded = round(float(value), decimals)
     return f"{rounded:.{0 if whole and rounded == value and rounded.is_integer() else max(decimals, 0)}f}"
 
 
 class Tabular(abc.ABC):
-    """A result that is a table: `print` shows it as text, a notebook as HTML, and `frame()` gives the numbers."""
+    """A result in a table. `print` shows it as text, a notebook as HTML, and `frame()` returns the numbers."""
 
     _columns: ClassVar[Sequence[str]] = ()
-    """The columns that are shown; empty shows all columns of the first row. The first column names the row."""
+    """The columns to show, by default all columns of the first row. The first column names the row."""
 
     @abc.abstractmethod
     def _parts(self) -> tuple[Sequence[str], Sequence[Mapping[str, Any]], Sequence[str]]:
-        """The lines above the table, of which the first is its title; its rows, column to value; the lines below."""
+        """The lines above the table, beginning with its title; its rows, column to value; the lines below."""
 
     def frame(self) -> Any:
         """The rows as a `pandas.DataFrame`, whose index is the first column."""
@@ -119,11 +117,11 @@ class Tabular(abc.ABC):
         paragraphs_above, paragraphs_below = (
             "".join(f"<p>{escaped(line)}</p>" for line in lines) for lines in (above, below)
         )
-        # Outside of a notebook the cells would touch one another.
+        # Outside a notebook the cells would touch.
         cell = f"style='{_LEFT};padding:0.2em 1em 0.2em 0'"
         names, *cells = self._cells(rows)
         table = _row(f"<th {cell}>{escaped(name)}</th>" for name in names)
-        # An error stays beside its number where a column is narrow.
+        # Do not break a line between a number and its error.
         texts = ([escaped(text).replace(" ± ", "&nbsp;±&nbsp;") for text in row] for row in cells)
         table += "".join(_row(f"<td {cell}>{text}</td>" for text in row) for row in texts)
         return f"<h4>{escaped(title)}</h4>{paragraphs_above}{scrolled(table)}{paragraphs_below}"
@@ -142,7 +140,7 @@ class Line:
     ----------
     label, text : str
     depth : int
-        Who asks for it: 0 for one screen, 1 for what is printed under a table, 2 for an auditor.
+        Level of detail: 0 for one screen, 1 for the lines below a table, 2 for an auditor.
     """
 
     label: str
@@ -151,7 +149,7 @@ class Line:
 
 
 type Facts = Mapping[str, Sequence[Line]]
-"""All that is said about something, by heading. What is printed is a selection of these lines."""
+"""All lines about a thing, by heading. Reports print a selection of them."""
 
 
 def selected(facts: Facts, headings: Iterable[str], *depths: int) -> tuple[tuple[str, str], ...]:
@@ -167,11 +165,11 @@ def selected(facts: Facts, headings: Iterable[str], *depths: int) -> tuple[tuple
 
 
 class Labelled(abc.ABC):
-    """A result that is a title and labelled lines, in sections: `print` shows it as text, a notebook as HTML."""
+    """A result with a title and sections of labelled lines. `print` shows it as text, a notebook as HTML."""
 
     @abc.abstractmethod
     def _parts(self) -> tuple[str, Sections]:
-        """The title, and for each section its heading, which may be empty, and its lines: a label and a text."""
+        """The title, and for each section its heading, which may be empty, and its lines, each a label and a text."""
 
     @override
     def __repr__(self) -> str:
@@ -180,7 +178,7 @@ class Labelled(abc.ABC):
     @override
     def __str__(self) -> str:
         title, sections = self._parts()
-        # A label takes no more columns than these.
+        # A label takes at most 24 columns.
         width = min(24, max(_columns(visible(label)) for _, lines in sections for label, _ in lines))
         parts = _wrapped(visible(title), _WIDTH)
         if any(heading for heading, _ in sections):
@@ -203,7 +201,7 @@ class Labelled(abc.ABC):
             if heading:
                 body.append(_row([f"<td colspan=2 style='{_LEFT}'><strong>{escaped(heading)}</strong></td>"]))
             body.append(labelled(lines))
-        # Without a place to break, a long name would make the page as wide as itself.
+        # A long name without a break would widen the page.
         page = f"<h4>{escaped(title)}</h4>{scrolled(''.join(body))}"
         return f"<div style='{_LEFT};overflow-wrap:anywhere'>{page}</div>"
 
@@ -214,9 +212,9 @@ def dots(rows: Sequence[tuple[str, float, tuple[float, float], tuple[float, floa
     Parameters
     ----------
     rows : sequence of tuple
-        A label, a mean, the ends of its interval, those of a fainter one behind it, and a value that gets a tick.
+        A label, a mean, the ends of its interval, the ends of a fainter outer interval, and a value for a tick.
     legend : str
-        What these are.
+        An explanation of these.
     """
     largest = max(max(interval[1], outer_interval[1], tick) for _, _, interval, outer_interval, tick in rows)
     left, width, height = 130, 360, 22
@@ -239,12 +237,12 @@ def dots(rows: Sequence[tuple[str, float, tuple[float, float], tuple[float, floa
 
 
 def _columns(text: str) -> int:
-    """How many columns of a terminal a text takes: some signs, such as those of Japanese, take two."""
+    """Number of columns of a text in a terminal. Some characters, such as Japanese ones, take two."""
     return len(text) if text.isascii() else sum(1 + (unicodedata.east_asian_width(sign) in "WF") for sign in text)
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """The lines of a text, none of them wider than `width` columns; there is at least one."""
+    """The lines of a text, at least one, each at most `width` columns wide."""
     lines = [""]
     for word in text.split():
         for part in _pieces(word, width):
@@ -256,7 +254,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _pieces(word: str, width: int) -> Iterator[str]:
-    """A word, cut where it is wider than a line."""
+    """The parts of a word that fit on a line."""
     if _columns(word) <= width:
         yield word
         return
@@ -270,7 +268,7 @@ def _pieces(word: str, width: int) -> Iterator[str]:
 
 
 def clipped(text: str, width: int, *, lines: int = 1) -> str:
-    """The text, cut where it takes more than some lines of `width` columns.
+    """The text, cut to `lines` lines of `width` columns.
 
     Examples
     --------
@@ -290,7 +288,7 @@ def clipped(text: str, width: int, *, lines: int = 1) -> str:
 
 def labelled(lines: Iterable[tuple[str, str]]) -> str:
     """Labels and texts as rows of a table in HTML."""
-    # A label is as light as its text, so that headings are what stands out.
+    # Labels are as light as texts, so that headings stand out.
     styles = ("th", "font-weight:normal;min-width:9em"), ("td", "min-width:10em")
     return "".join(
         _row(
@@ -302,12 +300,12 @@ def labelled(lines: Iterable[tuple[str, str]]) -> str:
 
 
 def scrolled(rows: str) -> str:
-    """A table that is scrolled where it is wider than the page."""
+    """A table with a scroll bar if it is wider than the page."""
     return f"<div style='overflow-x:auto'><table>{rows}</table></div>"
 
 
 def escaped(text: str) -> str:
-    """The text as a page in HTML shows it."""
+    """The text with escapes for HTML and invisible characters."""
     return html.escape(visible(text))
 
 
@@ -320,6 +318,5 @@ def _cell(value: object) -> str:
         return ""
     if not isinstance(value, float):
         return visible(str(value))
-    # No digit before the point is lost, as it would be in 1.001e+05 for 100057.
-    # Numbers between these are shown as whole ones.
+    # Show large numbers as integers: 1.001e+05 would lose digits of 100057.
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"

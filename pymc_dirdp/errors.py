@@ -1,4 +1,4 @@
-"""Errors and warnings by cause. No message ever holds a count, a posterior parameter or a private N."""
+"""Errors and warnings by cause. No message ever contains a count, a posterior parameter or a private N."""
 
 import warnings
 from pathlib import Path
@@ -24,11 +24,11 @@ __all__ = [
     "WeakGuaranteeWarning",
 ]
 
-# The records that are left after others were left out are as many as the values say. Add-remove protects that number.
+# The number of records that remain after others are left out depends on the data. Add-remove protects this number.
 
 
 def missing_values(way_out: str = "Give missing values a category of their own") -> str:
-    """The sentence of every error about missing values: what to do with them, and when they may be left out."""
+    """The way out in every error about missing values: what to do with them, and when you may leave them out."""
     return (
         f'{way_out}; or leave these records out and ask for adjacency="add-remove", under which the number of those '
         "that remain is private."
@@ -44,7 +44,7 @@ class ArgumentError(DirdpError, ValueError):
 
 
 class KeywordError(ArgumentError, TypeError):
-    """A function has no argument of this name. Python says `TypeError` of it, so it is one, too."""
+    """A function has no argument of this name. It is also a `TypeError`, which Python raises in this case."""
 
 
 class ReleaseError(ArgumentError):
@@ -52,7 +52,7 @@ class ReleaseError(ArgumentError):
 
 
 class DataError(DirdpError, ValueError):
-    """The observed data do not fit the model. The message says how, without any value of the data."""
+    """The observed data do not fit the model. The message explains the problem without any value of the data."""
 
 
 class UnattainableError(DirdpError, ValueError):
@@ -80,11 +80,11 @@ class InternalError(DirdpError, RuntimeError):
 
 
 class SeededReleaseWarning(UserWarning):
-    """The release can be computed again from its seed, so it is not private."""
+    """Anyone who knows the seed can reproduce the release, so it is not private."""
 
 
 class RepeatedReleaseWarning(UserWarning):
-    """The same model is released again without a ledger; the losses of the same people add up."""
+    """The same model is released again without a ledger, and the privacy losses of the same people add up."""
 
 
 class ManyDrawsWarning(UserWarning):
@@ -101,12 +101,12 @@ class WeakGuaranteeWarning(UserWarning):
 class FewRecordsWarning(UserWarning):
     """A table has more cells than a fifth of its records, so noise hides most of its counts.
 
-    The number of records is the public one, or the size to plan for where that number is private.
+    The number of records is the public number, or the planned number if it is private.
     """
 
 
 class ManyRowsWarning(UserWarning):
-    """A private model has a free variable for each of very many rows of private covariates, and so takes long."""
+    """A private model is slow, because it has a free variable for each of very many rows of private covariates."""
 
 
 class LeftOutWarning(UserWarning):
@@ -126,14 +126,12 @@ class LedgerError(DirdpError, OSError):
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn the user: the warning points to the first line outside of this package."""
+    """Warn the user. The warning points to the first line outside this package."""
     warnings.warn(message, category, skip_file_prefixes=(str(Path(__file__).parent),))
 
 
 def shown(value: object, *, max_length: int = 80) -> str:
-    """A public value as an error may repeat it: short, and without control characters.
-
-    An error repeats no more letters of a value than `max_length`.
+    """A public value for an error, without control characters, and cut to `max_length` characters.
 
     Examples
     --------
@@ -145,7 +143,7 @@ def shown(value: object, *, max_length: int = 80) -> str:
 
 
 def type_name(thing: object) -> str:
-    """The type of a thing as an error names it, with its article.
+    """The type of a thing with its article, for an error.
 
     Examples
     --------

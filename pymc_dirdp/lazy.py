@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used."""
+"""Lazy import of the names of a package."""
 
 import ast
 import sys
@@ -9,10 +9,10 @@ from typing import Any
 
 
 def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """The functions `__getattr__` and `__dir__` and the list `__all__` of a package that imports nothing itself.
+    """The functions `__getattr__` and `__dir__` and the list `__all__` of a package with lazy imports.
 
-    The public names are listed once, as imports in the stub beside the package's `__init__.py`. Type checkers read the
-    stub, and this function reads from it in which module a name is defined.
+    The stub beside the package's `__init__.py` lists the public names once, as imports. Type checkers read the stub,
+    and this function takes the module of each name from it.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if home == package:
             return import_module(f"{package}.{name}")
-        # This is what `from home import name` does: the name may be a module that nobody has imported yet.
+        # Like `from home import name`, which also imports modules.
         value = getattr(__import__(home, fromlist=[name]), name)
-        setattr(sys.modules[package], name, value)  # The next look-up does not come here.
+        setattr(sys.modules[package], name, value)  # The next access does not call this function.
         return value
 
     return look_up, lambda: sorted(homes), sorted(homes)

@@ -1,11 +1,11 @@
-"""The string options of public functions: each has one type here, from which its check takes the same strings."""
+"""Types of the string options of public functions. The checks of these options use the same strings."""
 
 from typing import Any, Literal, TypeAliasType, get_args
 
 type AdjacencyName = Literal["replace-one", "add-remove"]
 type MechanismName = Literal["dirichlet", "gaussian", "geometric", "joint", "marginals", "auto"]
 type NoiseName = Literal["auto", "geometric", "gaussian", "joint"]
-"""Mechanisms of a model of any discrete data."""
+"""Mechanisms for a model of any discrete data."""
 type MarginalsNoise = Literal["auto", "gaussian", "geometric"]
 type CountNoise = Literal["gaussian", "geometric"]
 type Postprocess = Literal["clip-and-smooth", "clip", "project"]
@@ -15,7 +15,7 @@ type Objective = Literal["posterior", "estimate", "prediction"]
 type DrawObjective = Literal["posterior", "estimate"]
 type Sampler = Literal["exact", "fast"]
 type ErrorOf = Literal["draw", "estimate"]
-"""What an expected error is of."""
+"""The kind of an expected error."""
 type BanditMechanism = Literal["geometric", "counts"]
 type Schedule = Literal["batches", "every-round"]
 type CurveName = Literal["delta", "renyi"]

@@ -1,4 +1,4 @@
-"""A progress bar for what takes over a second; it is silent where nobody looks at a terminal or a notebook."""
+"""A progress bar for calls of more than a second, in a terminal or a notebook."""
 
 import threading
 from importlib.util import find_spec
@@ -8,20 +8,20 @@ from typing import Any, Self, final
 
 @final
 class Bar:
-    """A bar that counts steps, shown once they have taken a second, or not at all.
+    """A bar that counts steps and appears after a second.
 
-    It is written to the standard error of a terminal, or into a notebook that has ipywidgets, and disappears at the
-    end. Elsewhere, such as where the output goes to a file or to another program, nothing is written.
+    It is written to the standard error of a terminal, or into a notebook with ipywidgets, and disappears at the end.
+    Nothing is written if the output goes to a file or to another program.
 
     Parameters
     ----------
     total : int
-        Steps in all.
+        Number of steps.
     what : str
-        What is counted, in the plural.
+        Name of the steps, in the plural.
     shown : bool
     patience : float, default 1.0
-        Seconds before a bar is shown: what is done sooner shows none.
+        Seconds before the bar appears.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class Bar:
 
     def __enter__(self) -> Self:
         if self._timer is not None:
-            # A program may end while the timer waits.
+            # The timer must not delay the end of a program.
             self._timer.daemon = True
             self._timer.start()
         return self
@@ -71,15 +71,15 @@ class Bar:
         if not shows:
             return
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        # What others print meanwhile stays where it is.
+        # Do not redirect the output of other code.
         progress = Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
         with self._lock:
-            # What was counted may be done by now.
+            # All steps may be done by now.
             if self._timer is None:
                 return
             self._task = progress.add_task(self._what, total=self._total)
             self._progress = progress
-            # Whatever is counted from here on is shown; what was counted before is shown by this line.
+            # Show the steps that were counted before the bar existed.
             progress.update(self._task, completed=self._done)
             progress.start()
 

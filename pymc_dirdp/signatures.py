@@ -1,8 +1,8 @@
-"""What a user passes to a public function or class, compared with its signature.
+"""Checks of the arguments of public functions and classes against their signatures.
 
-Every verb is marked by :func:`user_facing`. A keyword that it does not have is answered with the nearest one before the
-call. A value of another type than the signature says is left to the checks of the verb itself, which know better what
-to do instead; where none of them looked at it, and Python stumbled over it later, it is named here.
+:func:`user_facing` marks every public function. An unknown keyword raises an error with the nearest one before the
+call. A value of the wrong type is left to the function's own checks, whose errors are more helpful. If none of them
+catches it and Python raises an error later, the error here names the argument.
 """
 
 import builtins
@@ -24,7 +24,7 @@ from pymc_dirdp.errors import ArgumentError, DirdpError, type_name
 
 
 def user_facing[Verb: Callable[..., Any]](verb: Verb) -> Verb:
-    """Mark a function, a method or the constructor of a class whose arguments come from a user.
+    """Mark a function, a method or the constructor of a class with arguments from a user.
 
     Examples
     --------
@@ -63,16 +63,16 @@ def user_facing[Verb: Callable[..., Any]](verb: Verb) -> Verb:
             problem = first_misfit(verb, args, named)
             if problem is None:
                 raise
-        # The error of Python, which may show the value, is not the context of this one.
+        # Python's error may show the value, so it must not be the context of this one.
         raise ArgumentError(problem)
 
     return checked_call  # type: ignore[return-value]
 
 
 def options_of_plan[Verb: Callable[..., Any]](*names: str) -> Callable[[Verb], Verb]:
-    """Mark a function that takes a plan with the options that :func:`pymc_dirdp.plan` alone has.
+    """Mark a function that accepts a plan with the options that only :func:`pymc_dirdp.plan` has.
 
-    Below :func:`user_facing`, a keyword of these is answered with the call that has it.
+    Apply it below :func:`user_facing`. The error for such a keyword shows the call of `plan`.
     """
 
     def marked(verb: Verb) -> Verb:
@@ -83,7 +83,7 @@ def options_of_plan[Verb: Callable[..., Any]](*names: str) -> Callable[[Verb], V
 
 
 def first_misfit(verb: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
-    """The first argument that is of another type than its annotation, in a sentence; None if all fit.
+    """A sentence about the first argument whose type differs from its annotation; None if all fit.
 
     The sentence has the type of the value and not the value, because somebody may pass data by mistake.
     """
@@ -97,7 +97,7 @@ def first_misfit(verb: Callable[..., Any], args: tuple[Any, ...], named: Mapping
         if kinds and not any(_fits(value, kind) for kind in kinds):
             words = _join_words(_describe(kinds[0]))
             is_collection = isinstance(value, Collection) and not isinstance(value, str | bytes)
-            actual = f"{type_name(value)} with something else in it" if is_collection and words else type_name(value)
+            actual = f"{type_name(value)} with other entries" if is_collection and words else type_name(value)
             return f"Expected {name} to be {words}, got {actual}."
     return None
 
@@ -107,7 +107,7 @@ def _overloads(verb: Callable[..., Any]) -> list[Callable[..., Any]]:
 
 
 def _arguments(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """The names by which a function takes arguments, also behind `**options`, with their annotations."""
+    """The names and annotations of a function's arguments, including those of `**options`."""
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             for options in get_args(parameter.annotation):
@@ -116,11 +116,8 @@ def _arguments(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
             yield parameter.name, parameter.annotation
 
 
-# Annotations, as far as a value can be compared with them.
-
-
 class _Names(dict[str, Any]):
-    """Names in a quoted annotation. A class that no module has loaded has no values, and is `Any` here."""
+    """Names in a quoted annotation. A class that is not imported has no instances, and is `Any` here."""
 
     def __missing__(self, name: str) -> Any:
         namespaces = (vars(module) for key, module in sorted(sys.modules.items()) if key.startswith("pymc_dirdp."))
@@ -128,14 +125,14 @@ class _Names(dict[str, Any]):
 
 
 def _resolved(annotation: Any, verb: Callable[..., Any]) -> Any:
-    """The annotation itself instead of its text."""
+    """The annotation, evaluated if it is a text."""
     if not isinstance(annotation, str):
         return annotation
     return eval(annotation, {"__builtins__": {}}, _Names(getattr(verb, "__globals__", {})))
 
 
 def _fits(value: object, kind: Any) -> bool:
-    """Whether a value is what an annotation says; True where that cannot be seen from outside."""
+    """Whether a value fits an annotation; True if that cannot be checked."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is None or kind is types.NoneType:
         return value is None
@@ -155,7 +152,7 @@ def _fits(value: object, kind: Any) -> bool:
         number = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
         if not isinstance(number, numbers.Real) or isinstance(number, bool | np.bool_):
             return False
-        return kind is float or number % 1 == 0  # An integer may be written as 60.0, which the checks accept.
+        return kind is float or number % 1 == 0  # The checks accept an integer such as 60.0.
     if origin is type:
         return isinstance(value, type)
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -166,7 +163,7 @@ def _fits(value: object, kind: Any) -> bool:
         if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             return False
         if not isinstance(value, Collection):
-            return True  # An iterator is not used up.
+            return True  # Do not consume an iterator.
         if issubclass(origin, tuple) and inner[-1] is not Ellipsis:
             return len(value) == len(inner) and all(map(_fits, value, inner))
         return all(_fits(entry, inner[0]) for entry in value)
@@ -189,7 +186,7 @@ _DESCRIPTIONS: dict[Any, str] = {
 
 
 def _alias_value(alias: TypeAliasType) -> Any:
-    """What an alias stands for, or its name: that of a class in a module that only those import who have its values."""
+    """The value of an alias; or its name, if it is a class of a module that is not imported."""
     try:
         return alias.__value__
     except NameError:
@@ -201,7 +198,7 @@ def _kinds_of(value: object) -> set[str]:
 
 
 def _parts(inner: tuple[Any, ...]) -> list[Any]:
-    """The members of a union; before NumPy 2.4 an array is a union itself, whose members stand among the others."""
+    """The members of a union. Before NumPy 2.4 `ArrayLike` is a union itself, and its members are among the others."""
     arrays = get_args(ArrayLike)
     if arrays and set(arrays) <= set(inner):
         return [ArrayLike, *(part for part in inner if part not in arrays)]
@@ -209,7 +206,7 @@ def _parts(inner: tuple[Any, ...]) -> list[Any]:
 
 
 def _describe(kind: Any) -> list[str]:
-    """What an annotation allows, in words."""
+    """The values that an annotation allows, in words."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind == ArrayLike or origin is np.ndarray:
         return ["an array of numbers"]
@@ -229,8 +226,8 @@ def _describe(kind: Any) -> list[str]:
         return [f"a dict whose values are each {_join_words(_describe(inner[1]))}"]
     if isinstance(origin, type) and issubclass(origin, Iterable):
         if issubclass(origin, tuple) and inner[-1] is not Ellipsis:
-            return [f"a tuple of {len(inner)}, of which the first is {_join_words(_describe(inner[0]))}"]
-        return [f"a list of which each entry is {_join_words(_describe(inner[0]))}"]
+            return [f"a tuple of {len(inner)} whose first entry is {_join_words(_describe(inner[0]))}"]
+        return [f"a list whose entries are each {_join_words(_describe(inner[0]))}"]
     if (bare_type := origin or kind) in _DESCRIPTIONS:
         return [_DESCRIPTIONS[bare_type]]
     if origin is Callable:
@@ -240,6 +237,6 @@ def _describe(kind: Any) -> list[str]:
 
 
 def _join_words(words: list[str]) -> str:
-    """Words as a sentence has them, with None at the end."""
+    """Words joined for a sentence, with None at the end."""
     ordered = [word for word in words if word != "None"] + ["None"] * ("None" in words)
     return " or ".join(filter(None, [", ".join(ordered[:-1]), ordered[-1]]))

@@ -459,7 +459,7 @@ def test_a_plan_of_any_model_answers_wrong_types(folder):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: dirdp.estimate(noisy(), prob=95), "Expected prob to be a list of which each entry is a number, got"),
+        (lambda: dirdp.estimate(noisy(), prob=95), "Expected prob to be a list whose entries are each a number, got"),
         (
             lambda: plots.plot_frontier(noisy()),
             "Expected frontier to be a Frontier from dirdp.privacy_utility, got a r",
@@ -468,7 +468,7 @@ def test_a_plan_of_any_model_answers_wrong_types(folder):
             lambda: spent()[0].spend(PURE, what="x", mechanism="geometric"),
             "Expected mechanism to be a PrivacyCurves",
         ),
-        (lambda: spent()[0].spend(PURE, what="x", groups=3), "Expected groups to be a list of which each entry is a l"),
+        (lambda: spent()[0].spend(PURE, what="x", groups=3), "Expected groups to be a list whose entries are each a l"),
         (lambda: plots.plot_calibration({"aware": {0.5: 0.5}}, ax=3), "Expected ax to be an Axes or None, got an int"),
         (lambda: dirdp.analyse(noisy(), random_seed=1.5), "Expected random_seed to be an integer"),
         (lambda: dirdp.save(noisy(), 1), "Expected path to be a path, got an int"),
@@ -491,7 +491,7 @@ def test_an_error_of_a_right_call_is_not_blamed_on_an_argument():
         failing([1], draws=3.0)
     with pytest.raises(ArgumentError, match="Expected draws to be an integer, got a float"):
         failing([1.0], draws=3.5)
-    with pytest.raises(ArgumentError, match="Expected table to be a list of which each entry is a number, got a list"):
+    with pytest.raises(ArgumentError, match="Expected table to be a list whose entries are each a number, got a list"):
         failing(["1"])
     with pytest.raises(TypeError, match="2 positional arguments but 3 were given"):
         failing([1.0], 1, 2)

@@ -1,1 +1,1 @@
-"""The ledger: what has been released about the same people, and what is left of a limit."""
+"""The ledger: all releases about the same people, and the remaining budget."""

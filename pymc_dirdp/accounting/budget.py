@@ -90,17 +90,17 @@ class Balance:
     place : str
         Where the ledger is, as the subject of a sentence.
     last : (int, str, str)
-        Number, text and hash of the last line of the chain, which is the header where there is no entry.
+        Number, text and hash of the last line of the chain, which is the header if there is no entry.
     first : Entry or None
         The first entry, which fixes the composition rule and the unit of the others.
     n_entries : int
         The number of entries in the sums: a reservation that was used is no longer among them.
     sums : mapping of str to (int, Decimal)
-        For each number how many of the entries have it, and its exact sum.
+        For each number, the number of entries that have it, and its exact sum.
     guarantees : mapping of (float, float) to int
-        How many of the entries cost this epsilon and delta; only for releases that are fixed in advance.
+        The number of entries that cost this epsilon and delta; only for releases that are fixed in advance.
     reservations : mapping of int to Entry
-        Those that no release has used, by number.
+        The open reservations, by number.
     """
 
     header: Header
@@ -183,8 +183,8 @@ class Balance:
         if self.first is None and self.unit is None:
             if entry.reserved and unit is None:
                 raise ArgumentError(
-                    "Pass unit=, because the first entry of a ledger decides whom its releases protect: "
-                    'ledger.reserve(..., unit="record"), or the name of the people, such as unit="person".'
+                    'Pass unit=, as in ledger.reserve(..., unit="record") or with a name of people, such as '
+                    'unit="person": the first entry of a ledger decides whom its releases protect.'
                 )
         elif unit != self.unit:
             raise ArgumentError(other_unit_message(self.place, self.unit, unit))
@@ -202,8 +202,8 @@ class Balance:
         previous_amounts, fixed_rule = self._amounts_by_rule, self._fixed_rule
         if not amounts or (fixed_rule is not None and fixed_rule not in amounts):
             raise ArgumentError(
-                f"Pass mechanism=, or state the release as {type(self.header.limit).__name__}, as the limit: "
-                f"{entries[-1].guarantee} alone does not imply what this ledger adds up"
+                f"Pass mechanism=, or state the release as {type(self.header.limit).__name__}, the type of the limit: "
+                f"{entries[-1].guarantee} alone does not imply the losses that this ledger adds up"
                 f"{'' if fixed_rule is None else f' by the rule {fixed_rule!r}'}."
             )
         rule = fixed_rule or _tightest(amounts)
@@ -232,7 +232,7 @@ class Balance:
             """The numbers of three digits in ascending order, from 1e-9."""
             return float(f"{100 + place % 900}e{place // 900 - 11}")
 
-        # Up to 1e10. The result was tried.
+        # The search goes up to 1e10.
         n_admitted = bisect_left(range(19 * 900), True, key=lambda place: is_refused(budget(place)))
         return template.with_budget(budget(n_admitted - 1)) if n_admitted else None
 
@@ -248,7 +248,7 @@ class Balance:
 
     @property
     def within(self) -> bool:
-        """Whether the entries are within the limit. Admitted entries are; those of a file may not be."""
+        """Whether the entries are within the limit. Entries of a damaged file may not be."""
         return all(amount.within for amount in self.amounts)
 
     @property
@@ -297,8 +297,8 @@ class Balance:
 
 
 RESTORE = (
-    "Restore the newest copy, and call verify() with the head that was noted last or with the one in the newest "
-    "release, release.attrs['ledger_head']: an older copy would give back what was spent since."
+    "Restore the newest copy, and call verify() with the head that you noted last or with that of the newest release, "
+    "release.attrs['ledger_head']: an older copy would give back what was spent since."
 )
 """The way out for a ledger that is damaged or missing. The file itself cannot tell how old it is."""
 
@@ -313,13 +313,13 @@ def other_unit_message(place: str, unit: str | None, other_unit: str | None) -> 
 
 
 def damage_error(place: str, how: str, number: int | None = None) -> LedgerError:
-    """The error about a ledger that is not what was written to it, from an entry on."""
+    """The error about a ledger that differs from what was written to it, from an entry on."""
     start = "" if number is None else f" from entry {number} on"
     return LedgerError(f"{place} is damaged{start}: {how}. {RESTORE} Nothing may be released.")
 
 
 def _tightest(by_rule: Mapping[str, Sequence[Amount]]) -> str:
-    """The rule with the smallest largest share of a limit; a rule under which all limits hold, if there is one."""
+    """The rule with the smallest maximum share of a limit, among rules under which all limits hold if there are any."""
 
     def order(rule: str) -> tuple[bool, Fraction]:
         return not all(amount.within for amount in by_rule[rule]), max(amount.share for amount in by_rule[rule])
@@ -401,9 +401,9 @@ def cost_of(
     Parameters
     ----------
     limit : Guarantee
-        What all releases of the ledger together guarantee.
+        The joint guarantee of all releases of the ledger.
     guarantee : Guarantee
-        What the release guarantees.
+        The guarantee of the release.
     mechanism : PrivacyCurves or None
         The privacy curves of the release, if known. They cost less than the guarantee implies.
     adaptive : bool
@@ -413,7 +413,7 @@ def cost_of(
         return {limit.measure: _loss(limit, guarantee, mechanism)}
     epsilon, delta = guarantee.budget, guarantee.stated_delta
     if delta is None:
-        # The share of the limit's delta at which a release without a delta of its own is stated.
+        # State a release without a delta at a tenth of the limit's delta.
         delta = max(limit.allowed * 0.1, math.ulp(0))
         epsilon = _loss(ApproxDP(epsilon=1, delta=delta), guarantee, mechanism)
     # Use pure differential privacy where it costs no more.
@@ -443,7 +443,7 @@ def _worst_case_parts(
     for (epsilon, _), count in guarantees.items():
         counts[_round_up(epsilon) if must_round else epsilon] += count
     log_survival = math.fsum(count * math.log1p(-delta) for (_, delta), count in guarantees.items() if delta < 1)
-    # Next to 0 the logarithm keeps the digits that 1 - delta would lose; the factor covers its rounding.
+    # Near 0 the logarithm is accurate where 1 - delta is not. The factor covers its rounding.
     leak = 1.0 if any(delta >= 1 for _, delta in guarantees) else min(1.0, -math.expm1(log_survival) * (1 + 1e-14))
     parts = [(Bounded(epsilon, 0.0), count) for epsilon, count in counts.items()]
     return (*parts, (Bounded(0.0, leak), 1)) if leak > 0 else tuple(parts)

@@ -85,9 +85,9 @@ class Entry(JsonLine):
     recorded : str
         The time, in UTC, ISO 8601.
     what : str
-        What was released: a public text, such as the names of the variables.
+        A public text about the release, such as the names of the variables.
     guarantee : Guarantee
-        What was guaranteed.
+        The guarantee of the release.
     cost : mapping of str to float
         The numbers that the ledger sums, in nats or as probabilities.
     composition_rule : str or None
@@ -159,7 +159,7 @@ class Entry(JsonLine):
 @final
 @dataclass(frozen=True)
 class Receipt:
-    """A public proof that a ledger charged a release: which entry of which ledger.
+    """A public proof that a ledger charged a release, by its ledger and entry.
 
     Attributes
     ----------

@@ -26,20 +26,20 @@ from pymc_dirdp.signatures import user_facing
 class Ledger(Tabular):
     """A privacy budget, and all releases under it.
 
-    A ledger with a path is an SQLite file. Many processes can use it at once, and it survives their crashes: an entry
-    is on the disk before :meth:`spend` returns, so before anything is drawn. It contains public numbers only. A ledger
-    in memory belongs to the process that created it, and cannot be copied or used after a fork.
+    A ledger with a path is an SQLite file. Many processes can use it at once, and it survives their crashes, because an
+    entry is on the disk before :meth:`spend` returns and before any draw. It contains public numbers only. A ledger in
+    memory belongs to the process that created it, and cannot be copied or used after a fork.
 
     Parameters
     ----------
     limit : ApproxDP, RenyiDP, TruncatedCDP, ZeroCDP or PureDP
         The guarantee that all releases about the same people must satisfy together.
     path : path-like, optional
-        The path of the file, which is created if it does not exist. A relative path is resolved now, not when it is
-        used. By default the ledger is in memory.
+        The path of the file, which is created if it does not exist. A relative path is resolved now, not on use. By
+        default the ledger is in memory.
     adaptive : bool, default True
-        Whether a release may be chosen after seeing earlier ones. False states that all of them were fixed in advance.
-        Then the tightest composition rule is used.
+        Whether a release may be chosen after seeing earlier ones. False states that all releases were fixed in advance,
+        which allows the tightest composition rule.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         The neighbouring relation. Guarantees under different relations do not compose.
     unit : str, optional
@@ -49,13 +49,13 @@ class Ledger(Tabular):
     Raises
     ------
     LedgerError
-        If the file is no ledger, is damaged, or has another limit, adjacency or unit.
+        If the file is not a ledger, is damaged, or has another limit, adjacency or unit.
 
     Notes
     -----
     Under an ApproxDP limit two composition rules are valid for adaptive choices: sums of epsilons and deltas, and sums
     of Rényi divergences at one order, which the limit determines. The first release fixes the rule under which it costs
-    less. Choosing the better rule afterwards, from what was released, is not known to be valid.
+    less. Choosing the better rule after seeing releases is not known to be valid.
 
     Recording a release takes the same time after 10 and after 10,000 others. The time to open, print or verify a ledger
     grows with the number of entries. With `adaptive=False` the text and :attr:`left` show the tightest of all rules,
@@ -128,8 +128,8 @@ class Ledger(Tabular):
     def guarantee(self) -> Guarantee:
         """The guarantee that all entries satisfy together.
 
-        This is the limit, which also holds for releases that were chosen after seeing others. It is less where that is
-        proved: the sum of pure guarantees, or the composition of fixed releases (`adaptive=False`). See
+        This is the limit, which also holds for releases that were chosen after seeing others. It is tighter if there is
+        a proof: the sum of pure guarantees, or the composition of fixed releases (`adaptive=False`). See
         :func:`pymc_dirdp.statement`.
         """
         return self._store.balance.joint_guarantee
@@ -140,7 +140,7 @@ class Ledger(Tabular):
         return self._store.balance.head
 
     def entries(self) -> tuple[Entry, ...]:
-        """All releases and reservations that were recorded, in order."""
+        """All recorded releases and reservations, in order."""
         return self._store.verify()[1]
 
     @user_facing
@@ -168,11 +168,11 @@ class Ledger(Tabular):
         Raises
         ------
         LedgerError
-            If an entry was changed, removed, added or reordered since the head; it says from which entry on.
+            If an entry was changed, removed, added or reordered since the head. It names the first such entry.
         """
         # SQLite has numbers of 18 digits, and no ledger has more entries.
         if head is not None and not (isinstance(head, str) and re.fullmatch("[0-9]{1,18}:[0-9a-f]{64}", head)):
-            raise ArgumentError("Expected head to be a text like that of ledger.head: a number, a colon and a hash.")
+            raise ArgumentError("Expected head to be a text such as ledger.head: a number, a colon and a hash.")
         self._store.verify(head)
         return self.head
 
@@ -259,17 +259,18 @@ class Ledger(Tabular):
         Returns
         -------
         entry : Entry
-            It is durable once this returns.
+            The entry, which is durable now.
 
         Raises
         ------
         BudgetError
-            If the release does not fit. The error says what is spent, requested and left. Nothing was recorded.
+            If the release does not fit. The error states the spent, requested and remaining amounts. Nothing was
+            recorded.
         LedgerError
-            If the file cannot be written, or is not what was written to it. Release nothing then.
+            If the file cannot be written, or differs from what was written to it. Do not release anything then.
         ArgumentError
             If the guarantee implies no cost under the limit, the mechanism does not satisfy it, it is about another
-            unit, there is no such reservation, or a text has characters that cannot be seen.
+            unit, there is no such reservation, or a text has invisible characters.
 
         Notes
         -----
@@ -305,7 +306,7 @@ class Ledger(Tabular):
         mechanism : PrivacyCurves, optional
             The privacy curves of each release, such as `plan.composition`: they cost less than the guarantee.
         adjacency, unit : str, optional
-            As in :meth:`spend`; the unit is needed where the reservation is the first entry of a ledger without one.
+            See :meth:`spend`. The unit is required if the reservation is the first entry of a ledger without a unit.
 
         Returns
         -------
@@ -322,8 +323,8 @@ class Ledger(Tabular):
         Notes
         -----
         A reservation counts as spent until a release uses it. Then the cost of the release replaces that of the
-        reservation, so the rest can be spent again. A release that costs more than was reserved is admitted if the
-        remaining budget is enough for it. A reservation that is never used is not freed; another release may use it.
+        reservation, so the rest can be spent again. A release that costs more than its reservation is admitted if the
+        remaining budget suffices. A reservation that is never used is not freed, but another release may use it.
 
         Examples
         --------
@@ -373,23 +374,23 @@ class Ledger(Tabular):
     def _refuse_unaffordable(
         self, guarantee: Guarantee, mechanism: PrivacyCurves | None, adjacency: str, **facts: Any
     ) -> None:
-        """Raise the error with which :meth:`spend` would refuse this; nothing is recorded."""
+        """Raise the error of :meth:`spend` if the release does not fit. Nothing is recorded."""
         request = self._new_entry("a release", guarantee, mechanism, uses=self._uses, **facts)
         self._record([request], adjacency, dry_run=True)
 
     def _record(self, requests: Sequence[Entry], adjacency: str | None, *, dry_run: bool = False) -> tuple[Entry, ...]:
-        """The entries of some releases or reservations, which are durable once this returns, unless it is a dry run."""
+        """Record releases or reservations durably, unless it is a dry run, and return their entries."""
         if adjacency not in (None, self.adjacency):
             raise ArgumentError(
-                f"The release is for adjacency={adjacency!r} and the ledger for {self.adjacency!r}; their guarantees "
-                "do not add up. Keep a ledger for each."
+                f"Keep a ledger for each adjacency: the release is for adjacency={adjacency!r} and the ledger for "
+                f"{self.adjacency!r}, and their guarantees do not compose."
             )
         try:
             if dry_run:
                 return tuple(self._store.balance.admit(requests, _utc_time()))
             return self._store.record(lambda balance: balance.admit(requests, _utc_time()))
         except BudgetError as error:
-            # Outside of the transaction, because the search is slow and would block other writers.
+            # Outside the transaction, because the search is slow and would block other writers.
             balance = self._store.balance
             for template in (requests[-1].guarantee, self.limit):
                 if largest := balance.largest_admitted(template):
@@ -435,7 +436,7 @@ class Ledger(Tabular):
 
     def __getstate__(self) -> dict[str, Any]:
         if self.path is None:
-            raise LedgerError("A ledger in memory cannot be copied: both copies could spend it. Give it a path.")
+            raise LedgerError("A ledger in memory cannot be copied: both copies could spend it. Create it with a path.")
         return {"path": self.path, "header": self._store.header, "head": self.head, "uses": self._uses}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The file of a ledger: entries that are durable once written, each chained to the previous one.
 
-It detects damage. A ledger in memory has its own database. :mod:`pymc_dirdp.accounting.budget` decides what is
-admitted.
+It detects damage. A ledger in memory has its own database. :mod:`pymc_dirdp.accounting.budget` decides which releases
+are admitted.
 """
 
 import os
@@ -76,7 +76,7 @@ class Store:
             self.header = replace(header, unit=unit, identity=stored.identity)
             if self.header != (stored if stored.unit is not None else replace(stored, unit=unit)):
                 raise LedgerError(
-                    f"{self.place} is for ({stored}), not for ({header}). Open it for that, or give another path."
+                    f"{self.place} is for ({stored}), not for ({header}). Open it for that, or pass another path."
                 )
             self._start = Balance(self.header, self.place, next_row("", 0, stored.text))
             self._balance, _ = self._read(connection, self._start)
@@ -113,9 +113,7 @@ class Store:
             for noted_head in (head or self._start.head, self._balance.head):
                 number = int(noted_head.partition(":")[0])
                 if noted_head != f"{number}:{self._hash(connection, number)}":
-                    reason = (
-                        f"it does not lead to entry {number} as it was noted, so that or an earlier one was changed"
-                    )
+                    reason = f"it has no entry {number} with the noted hash, so that or an earlier entry was changed or"
                     raise damage_error(self.place, f"{reason} removed, or this is an older copy, or it was rewritten")
             # Keep the results that were computed for the same entries.
             self._balance = self._balance if balance.head == self._balance.head else balance
@@ -130,7 +128,7 @@ class Store:
         return str(rows[0][0]) if rows else None
 
     def record(self, decide: Callable[[Balance], Sequence[Entry]]) -> tuple[Entry, ...]:
-        """Write the entries that `decide` returns for the current balance, which nobody else can change meanwhile.
+        """Write the entries that `decide` returns for the current balance, which is locked meanwhile.
 
         They are durable once this returns. After an error none of them is.
         """
@@ -140,7 +138,7 @@ class Store:
                 with self._transaction(writing=True) as connection:
                     result = self._append(connection, tuple(decide(self._balance)))
             except LedgerError:
-                # A commit that was reported as an error may have been made.
+                # A commit may have succeeded although it reported an error.
                 if result is None or not self._is_durable(result[0].last):
                     raise
             # The changes are durable only now.
@@ -165,7 +163,7 @@ class Store:
             raise damage_error(self.place, "something else than this entry was written to the file", rows[1][0])
         result = self._read(connection, self._balance)
         if result[0].last != rows[-1] or result[1] != entries:
-            raise damage_error(self.place, "it is missing, or not what was written", rows[1][0])
+            raise damage_error(self.place, "it is missing, or differs from what was written", rows[1][0])
         return result
 
     def _read(self, connection: sqlite3.Connection, balance: Balance) -> BalanceAndEntries:
@@ -176,7 +174,7 @@ class Store:
             "SELECT * FROM entries WHERE number >= ? ORDER BY number", (last[0] or -(2**63),)
         ).fetchall()
         if last[0] and rows[:1] != [last]:
-            raise damage_error(self.place, "it is missing, or not what was written", last[0])
+            raise damage_error(self.place, "it is missing, or differs from what was written", last[0])
         for number, text, stored_hash in rows[bool(last[0]) :]:
             expected = last[0] + 1
             if number != expected:
@@ -211,8 +209,8 @@ class Store:
         """A connection to the same ledger, as one transaction: all of its changes become durable, or none."""
         if self._memory is not None and os.getpid() != self._process:
             raise LedgerError(
-                "A ledger in memory cannot be used after os.fork(): both processes would spend it. Give it a path: "
-                "Ledger(limit, 'budget.db')."
+                "A ledger in memory cannot be used after os.fork(): both processes would spend it. Create it with a "
+                "path: Ledger(limit, 'budget.db')."
             )
         try:
             with _LOCK:
@@ -220,7 +218,7 @@ class Store:
                 try:
                     # A commit returns only when the entry is on the disk.
                     connection.execute("PRAGMA synchronous = FULL")
-                    # The disks of macOS have a cache of their own; elsewhere this does nothing.
+                    # Disks of macOS have their own cache. Elsewhere this has no effect.
                     connection.execute("PRAGMA fullfsync = ON")
                     # Under an immediate transaction the balance cannot change before the entry is written.
                     connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
@@ -238,15 +236,15 @@ class Store:
                         connection.close()
         except sqlite3.Error as error:
             raise LedgerError(
-                f"{self.place} cannot be used ({error}), so nothing may be released. See that the file and its folder "
-                "can be written, that the disk has room, and that it is a ledger. Then look at entries(): if the disk "
-                "failed at the last moment, the entry is there without a release. "
+                f"{self.place} cannot be used ({error}), so nothing may be released. Check that the file is a ledger, "
+                "that it and its folder are writable, and that the disk is not full. Then look at entries(): if the "
+                "disk failed at the last moment, the entry is there without a release. "
                 f"If the file is damaged, {RESTORE[0].lower()}{RESTORE[1:]}"
             ) from error
 
     def _connect(self) -> sqlite3.Connection:
         assert self.path is not None
-        # SQLite would treat an empty file as a new database and forget what was spent.
+        # SQLite would treat an empty file as a new database without spending.
         if not self.path.exists() or self.path.stat().st_size == 0:
             raise sqlite3.DatabaseError("the file is missing or empty")
         # The timeout for other processes that are writing, in seconds.
@@ -258,7 +256,7 @@ class Store:
         if version != _VERSION:
             raise LedgerError(
                 f"{self.place} has version {version!r} of the format, and this library reads version {_VERSION} only. "
-                "Keep it as a record, and begin a new ledger whose limit is what the old one has left."
+                "Keep it as a record, and create a new ledger whose limit is the remaining budget of the old one."
             )
         schema = connection.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'").fetchall()
         rows, header = connection.execute("SELECT text FROM ledger LIMIT 2").fetchall(), None
@@ -270,9 +268,8 @@ class Store:
             raise damage_error(self.place, "its header cannot be parsed")
         if self._identity not in (None, header.identity):
             raise LedgerError(
-                f"{self.place} is not the one that was opened: the file was removed and rebuilt, and does not know "
-                "what was spent before. Restore the old file, or open the new one if nothing was released under the "
-                "old one."
+                f"{self.place} is not the one that was opened: the file was removed and rebuilt, and has no record of "
+                "earlier spending. Restore the old file, or open the new one if nothing was released under the old one."
             )
         return header
 
@@ -291,8 +288,8 @@ def _create_file(path: Path, header: Header) -> None:
         pass  # Another process was faster. Its ledger is read and compared.
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(
-            f"The ledger {path} cannot be made ({error}). Nothing may be released. "
-            "See that its folder exists, can be written and has room."
+            f"The ledger {path} cannot be created ({error}). Nothing may be released. "
+            "Check that its folder exists and is writable, and that the disk is not full."
         ) from error
     finally:
         if temporary is not None:
@@ -319,6 +316,6 @@ def _resolve(path: Path) -> Path:
     except (OSError, ValueError) as error:
         raise LedgerError(
             f"No ledger can be at {str(path)[:80]!r} ({error.strerror if isinstance(error, OSError) else error}). "
-            "Nothing may be released. Give another path."
+            "Nothing may be released. Pass another path."
         ) from None
     return absolute

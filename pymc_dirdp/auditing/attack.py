@@ -35,45 +35,45 @@ def audit(
 ) -> Audit:
     """Lower bounds on the privacy loss of a mechanism, from its outputs for two neighbouring data sets.
 
-    For a mechanism of this library the outputs are distinguished by their exact likelihood ratio; for a black box by a
-    linear discriminant that is learned from a quarter of the outputs. For both, exact values that only one data set
-    gives, and the data themselves, are looked for. An eighth of the outputs chooses the event for each bound. It is
-    counted in the others, which nothing was learned or chosen from, and exact limits of its two probabilities, or of
-    its share that comes from one of the data sets, give the bound.
+    The audit distinguishes the outputs of a mechanism of this library by their exact likelihood ratio, and those of a
+    black box by a linear discriminant that is learned from a quarter of the outputs. For both it also searches for
+    exact values that only one data set gives, and for the data themselves. An eighth of the outputs chooses the event
+    for each bound. The remaining outputs are used only to count this event. The bound follows from exact confidence
+    limits of its two probabilities, or of the share of these outputs that come from one data set.
 
     Parameters
     ----------
     mechanism : Mechanism or callable
-        A callable takes the counts, brings its own randomness, and returns an array of any shape.
+        A callable takes the counts, has its own randomness, and returns an array of any shape.
     pair : tuple of two arrays, optional
-        Made-up neighbours: no bound is a guarantee about them. You have to make sure that they are neighbours. None
-        takes the worst ones that are known for the mechanism, or for a claim that is one. A black box needs a pair,
-        because outputs do not tell which neighbours lose most.
+        Artificial neighbouring data sets. You must make sure that they are neighbours. By default the worst known
+        neighbours of the mechanism, or of a claim that is a mechanism. A black box needs a pair, because outputs do not
+        show which neighbours have the largest loss.
     claim : Guarantee or PrivacyCurves, optional
-        The claim about the mechanism. A guarantee is attacked in its own measure. Curves, such as those of
-        another mechanism, are attacked at each `delta` and at epsilon 0, where small mistakes show first.
+        The claim about the mechanism. A guarantee is attacked in its own measure. Curves, such as those of another
+        mechanism, are attacked at each `delta` and at epsilon 0, where small mistakes show first.
     delta : float or sequence of float, default 1e-5
         The deltas for which epsilon is bounded, each in [0, 1); 0 is pure differential privacy.
     n : int, optional
-        Outputs for each of the two data sets, at least 100. None takes 100,000, and 10,000 from the exact sampler of a
+        Outputs for each of the two data sets, at least 100. By default 100,000, or 10,000 from the exact sampler of a
         `DirichletMechanism`. A coin decides from which data set each counted output comes.
     sampler : {"exact", "fast"}, optional
-        Which sampler of the mechanism is attacked. None takes the one that it uses by default.
+        The sampler of the mechanism to attack. By default the mechanism's default.
     steps : int, optional
-        The steps of the exact sampler of a `DirichletMechanism`. Fewer are faster, and make another release, which
-        loses less.
+        The steps of the exact sampler of a `DirichletMechanism`. Fewer are faster, but attack another release with a
+        smaller loss.
     prob : float, default 1 - 1e-6
         The confidence level of all bounds together. They are valid for every mechanism and every n.
     last_bits : bool, default False
-        Attack the floating-point numbers too, and not only the distribution that they stand for: the last bits that are
-        zero tell how a sum was rounded, and so what was added. This attack breaks all noise in floating point.
+        Also attack the floating-point representation, and not only the distribution. The trailing zero bits show how a
+        sum was rounded, and so its terms. This attack breaks all noise in floating point.
     random_seed : int, SeedSequence, Generator or None
         For mechanisms of this library. It does not affect privacy, because there are no real data.
 
     Returns
     -------
     result : Audit
-        Its text says what the audit would have refuted, and what it cannot see.
+        Its text states what the audit would have refuted, and what it cannot detect.
 
     References
     ----------
@@ -96,7 +96,7 @@ def audit(
     source = Source(mechanism, sampler=sampler, steps=steps).checked()
     all_measures = measures(source.known, claim, delta)
     size = integer(100, n=source.default_draws if n is None else n)
-    # The likelihood is that of the mechanism, or of what the box claims to be, and so are the alternatives.
+    # The likelihood and the alternatives are those of the mechanism, or of the mechanism that a black box claims to be.
     model = source.known or Mechanism.of(claim)
     split = parts(size, likelihood=model is not None)
     rng = generator(random_seed)
@@ -113,7 +113,7 @@ def audit(
     def scores(statistic: Statistic, part: slice) -> Scores:
         return np.sort(statistic(from_x[part])), np.sort(statistic(from_y[part]))
 
-    # The probability that some bound is wrong is `doubt` at most.
+    # The probability that any bound is wrong is at most `doubt`.
     level = doubt / len(all_measures)
     on_these = slice(split.learned, set_aside)
     events = chosen([scores(s, on_these) for s in statistics], all_measures, split.counted, level)
@@ -136,8 +136,8 @@ def _neighbours(
     known_mechanism = Mechanism.of(mechanism)
     if known_mechanism is None and isinstance(mechanism, PrivacyCurves):
         raise ArgumentError(
-            f"A {type(mechanism).__name__} releases nothing by itself. Pass pair=(x, y) and a function of the counts "
-            "that makes its releases, with claim=the curves."
+            f"A {type(mechanism).__name__} has privacy curves but no sampler. Pass a function of the counts that makes "
+            "its releases, with pair=(x, y) and claim=the curves."
         )
     if known_mechanism is None and not callable(mechanism):
         Mechanism.required(mechanism)
@@ -149,17 +149,17 @@ def _neighbours(
         return known_mechanism.worst_neighbours()
     raise ArgumentError(
         "Pass pair=(x, y), two neighbouring data sets: an audit compares the outputs of a black box on these two. If "
-        "the box should be a mechanism of this library, pass claim=mechanism, whose worst pair is then taken."
+        "the box should be a mechanism of this library, pass claim=mechanism to use its worst pair."
     )
 
 
 def _statistics(
     model: Mechanism | None, x_outputs: Seen, y_outputs: Seen, x: Array, y: Array, last_bits: bool
 ) -> list[Statistic]:
-    """The likelihood ratio, which is the most powerful statistic, if it is known; then those that are learned."""
+    """The likelihood ratio, the most powerful statistic, if it is known; then learned statistics."""
     exact: list[Statistic] = []
     if model is not None and x_outputs.shape == x.shape:
-        # On a grid the least number that is not zero is a step of the grid.
+        # On a grid the smallest positive number is a step of the grid.
         positive = x_outputs.points[x_outputs.points > 0]
         floor = float(positive.min()) / 2 if positive.size and np.any(x_outputs.points == 0) else 0.0
         exact = [lambda outputs: model.log_likelihood_ratio(outputs.numbers.reshape(-1, *x.shape), x, y, floor=floor)]

@@ -1,4 +1,4 @@
-"""Events, how often they happen in either data set, and what that proves of a guarantee."""
+"""Counts of events in the outputs of two data sets, and the bounds on a privacy loss that they prove."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +16,6 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 
-# What counting an event on two data sets proves about the privacy loss, with a stated confidence.
-
 
 def lower_limit(hits: ArrayLike, n: int, level: float) -> Array:
     """Clopper and Pearson's lower confidence limit of a probability.
@@ -29,7 +27,7 @@ def lower_limit(hits: ArrayLike, n: int, level: float) -> Array:
     n : int
         The number of all trials.
     level : float
-        With at most this probability the limit is above the truth, whatever the truth is.
+        The limit is above the truth with at most this probability, for every truth.
 
     Returns
     -------
@@ -61,27 +59,27 @@ def epsilon_of(p: ArrayLike, q: ArrayLike, delta: float) -> Array:
 def epsilon_from_shares(hits_p: ArrayLike, hits_q: ArrayLike, trials: int, delta: float, level: float) -> Array:
     """The least epsilon, from the numbers of outputs with an event that came from either data set.
 
-    Each of `trials` outputs has to come from either data set by the toss of a fair coin. If (epsilon, delta) holds, the
-    first distribution is a part of at most `exp(epsilon)` times the second, and a rest of probability delta at most. Of
-    the outputs with the event that are not of the rest, a share of at most `1 / (1 + exp(-epsilon))` then comes from
-    the first data set, each independently. This is sharper than two limits where the event is rare, because the two
-    counts share one error.
+    A fair coin must decide from which data set each of the `trials` outputs comes. If (epsilon, delta) holds, the
+    first distribution is the sum of a part of at most `exp(epsilon)` times the second, and a rest of probability at
+    most delta. Each output with the event that is not in the rest then comes from the first data set independently,
+    with probability at most `1 / (1 + exp(-epsilon))`. This is sharper than two limits if the event is rare, because
+    the two counts share one error.
 
     Parameters
     ----------
     hits_p, hits_q : array_like of int
-        How often the event happened for the first data set and for the second.
+        Number of events for the first and for the second data set.
     trials : int
         The number of all outputs.
     delta : float
         A number in [0, 1).
     level : float
-        With at most this probability the result is above the truth.
+        The result is above the truth with at most this probability.
 
     Returns
     -------
     epsilon : array
-        Minus infinity where nothing is shown.
+        Minus infinity if the counts prove nothing.
 
     References
     ----------
@@ -91,7 +89,7 @@ def epsilon_from_shares(hits_p: ArrayLike, hits_q: ArrayLike, trials: int, delta
     p, q = np.asarray(hits_p, dtype=np.float64), np.asarray(hits_q, dtype=np.float64)
     leak = 0
     if delta > 0:
-        # More outputs of the rest have a probability of level / 2, and the limit below takes the other half.
+        # The rest has more outputs with probability level / 2. The limit below uses the other half of the level.
         level /= 2
         leak = _quantile_above(trials, delta / 2, level)
     x_excess = np.maximum(p - leak, 0.0)
@@ -111,18 +109,18 @@ def _quantile_above(n: int, p: float, level: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class EventLoss:
-    """The loss, in every measure, that an event with probabilities `p` and `q` proves at least.
+    """Lower bounds on the loss, in every measure, from an event with probabilities `p` and `q`.
 
-    By data processing, two distributions are no closer than the two distributions of "the event happened". Each measure
-    grows with p and falls with q where `p > q`; it is 0 or less elsewhere. `guarantee.loss` picks the one that a
-    guarantee is about.
+    By data processing, two distributions are at least as far apart as those of the indicator of the event. Each measure
+    grows with p and falls with q if `p > q`, and is at most 0 otherwise. `guarantee.loss` selects the measure of a
+    guarantee.
     """
 
     p: Array
     q: Array
 
     def renyi(self, order: float) -> Array:
-        """Rényi divergence of two distributions on "it happened" and "it did not"; 0 where `p <= q`."""
+        """Rényi divergence of the two distributions of the indicator; 0 where `p <= q`."""
         p, q = self.p, self.q
         with np.errstate(divide="ignore", invalid="ignore"):
             log_p, log_q, not_p, not_q = np.log(p), np.log(q), np.log1p(-p), np.log1p(-q)
@@ -135,11 +133,11 @@ class EventLoss:
         return np.asarray(np.where(p > q, divergence, 0.0))
 
     def rho(self, omega: float) -> Array:
-        """The largest ratio of a divergence to its order, for some orders in `(1, omega]`."""
+        """The largest ratio of a divergence to its order, over a grid of orders in `(1, omega]`."""
         return np.asarray(np.max([self.renyi(order) / order for order in guaranteed_orders(omega).tolist()], axis=0))
 
     def delta(self, epsilon: float) -> Array:
-        """Hockey-stick divergence of the two distributions; below 0 where the event proves nothing."""
+        """Hockey-stick divergence of the two distributions; negative where the event proves nothing."""
         return np.asarray(self.p - np.exp(epsilon) * self.q)
 
     @property
@@ -150,24 +148,18 @@ class EventLoss:
 
 def guaranteed_orders(omega: float) -> Array:
     """Orders in `(1, omega]`, denser near 1. A divergence at any of them may refute the guarantee."""
-    # Truncated and zero-concentrated guarantees hold at every order; so many of them are checked.
+    # Truncated and zero-concentrated guarantees hold at every order. 40 orders are checked.
     return 1 + np.geomspace(1e-3 * min(1.0, omega - 1), min(omega, 1e4) - 1, 40)
 
 
-# The measures in which an audit bounds the loss: from counts of an event, and from curves that state it.
-
-
-# How a bound is computed from two counts: from limits of both probabilities, or from the share of one of them.
+# How a bound is computed from two counts: from limits of both probabilities, or from the share of one data set.
 LIMITS, SHARES = "limits", "shares"
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """How often events happened: `hits_p` of `trials_p` outputs of one data set, `hits_q` of `trials_q` of the other.
-
-    The arrays hold an entry for each event.
-    """
+    """Counts of events, one entry for each event: `hits_p` of `trials_p` for one data set, `hits_q` of `trials_q`."""
 
     hits_p: Array
     trials_p: int
@@ -178,22 +170,22 @@ class Counts:
 @final
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """One number that says how large the loss is."""
+    """A measure of privacy loss."""
 
     name: str
-    stated: float  # What is stated about it; `nan` if nothing is.
-    delta: float | None  # The delta if this is an epsilon at it; None for other measures.
+    stated: float  # The stated value; `nan` if none is stated.
+    delta: float | None  # The delta if the measure is an epsilon; None for other measures.
     # The value that an event with probabilities p and q proves; it grows with p and falls with q.
     of_event: Callable[[ArrayLike, ArrayLike], Array]
     of_curves: Callable[[PrivacyCurves], float]
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The ways in which it can be bounded."""
+        """The methods by which it can be bounded."""
         return (LIMITS,) if self.delta is None else (LIMITS, SHARES)
 
     def lower(self, counts: Counts, method: str, level: float) -> Array:
-        """Lower bounds, each of which is above the truth with probability `level` at most."""
+        """Lower bounds, each above the truth with probability at most `level`."""
         if method == SHARES and self.delta is not None:
             trials = counts.trials_p + counts.trials_q
             return epsilon_from_shares(counts.hits_p, counts.hits_q, trials, self.delta, level)
@@ -203,7 +195,7 @@ class Measure:
         )
 
     def most_shown(self, hits: int, trials_p: int, trials_q: int, level: float) -> float:
-        """The best lower bound from an event with so many hits for one data set and none for the other."""
+        """The best lower bound from an event with `hits` for one data set and none for the other."""
         counts = Counts(np.array([float(hits)]), trials_p, np.array([0.0]), trials_q)
         return max(float(self.lower(counts, method, level)[0]) for method in self.methods)
 
@@ -211,9 +203,9 @@ class Measure:
 def measures(
     subject: PrivacyCurves | None, claim: Guarantee | PrivacyCurves | None, delta: float | Sequence[float]
 ) -> list[Measure]:
-    """All that an audit bounds: the claim first, if it is a guarantee, then epsilon at each delta, then delta at 0.
+    """The measures of an audit: the claim, if it is a guarantee, then epsilon at each delta, then delta at epsilon 0.
 
-    The subject is what is audited, if it states curves; a claim that is curves replaces them.
+    The subject is the audited mechanism, if it has curves. A claim that consists of curves replaces them.
     """
     curves = claim if isinstance(claim, PrivacyCurves) else subject
     return [*_claimed(claim), *_on_curves(curves, delta)]
@@ -242,7 +234,7 @@ def _on_curves(curves: PrivacyCurves | None, delta: float | Sequence[float]) -> 
         )
     if curves is not None:
         claimed = _curve_value(curves, _total_variation)
-        # Small changes of a distribution show here long before they show at a small delta.
+        # Small changes of a distribution are visible here long before they are at a small delta.
         yield Measure("delta at epsilon 0", claimed, None, lambda p, q: np.subtract(p, q), _total_variation)
 
 
@@ -265,9 +257,6 @@ def _curve_value(curves: PrivacyCurves | None, value_of: Callable[[PrivacyCurves
         return math.nan
 
 
-# Choosing the event that tells two data sets apart, and counting it in outputs that had no part in the choice.
-
-
 # One statistic of the outputs of one data set and of the other, both sorted.
 Scores = tuple[Array, Array]
 
@@ -275,7 +264,7 @@ Scores = tuple[Array, Array]
 @final
 @dataclass(frozen=True)
 class Parts:
-    """How many outputs of each data set serve to learn statistics, to choose an event, and to count it."""
+    """Numbers of outputs of each data set to learn statistics, to choose an event, and to count it."""
 
     learned: int
     chosen: int
@@ -283,9 +272,8 @@ class Parts:
 
 
 def parts(size: int, *, likelihood: bool) -> Parts:
-    """The parts of so many outputs, if the likelihood ratio is known or if everything has to be learned."""
-    # The share of the outputs that statistics are learned from, and the share that an event is chosen on. What is
-    # learned matters less where the likelihood ratio is known.
+    """The parts of `size` outputs, if the likelihood ratio is known or if all statistics have to be learned."""
+    # Learned statistics matter less if the likelihood ratio is known.
     learned = round(size * (0.1 if likelihood else 0.25))
     chosen_on = round(size * 0.125)
     return Parts(learned, chosen_on, size - learned - chosen_on)
@@ -294,7 +282,7 @@ def parts(size: int, *, likelihood: bool) -> Parts:
 @final
 @dataclass(frozen=True)
 class Event:
-    """A statistic that reaches a threshold; or, if `flip`, that does not, which the second data set makes likelier."""
+    """A statistic reaches a threshold; or, if `flip`, it does not, which is likelier for the second data set."""
 
     which: int  # The position of the statistic.
     threshold: float
@@ -305,11 +293,11 @@ class Event:
 def chosen(
     scores: Sequence[Scores], measures: Sequence[Measure], trials: int, level: float, *, doubt: float = 0.16
 ) -> list[Event]:
-    """For each measure the event with the best bound, if other outputs have the same two frequencies.
+    """For each measure the event with the best expected bound.
 
-    There is a pair of scores for each statistic. About so many `trials` of each data set are going to be counted, and
-    the bounds are going to be computed at this `level`. Frequencies among so few outputs look better than they are. The
-    default of `doubt` is one standard deviation on the safe side.
+    There is a pair of scores for each statistic. About `trials` outputs of each data set will be counted, and bounds
+    will be computed at this `level`. Frequencies among few outputs are optimistic, so they are corrected by a limit at
+    the level `doubt`, by default about one standard deviation.
     """
     best = [(-math.inf, Event(0, 0.0, False, LIMITS)) for _ in measures]
     for which, (x, y) in enumerate(scores):
@@ -329,14 +317,14 @@ def chosen(
 
 
 def counted(event: Event, x: Array, y: Array) -> Counts:
-    """How often an event happened, from the sorted values of its statistic; first for the data set that it favours."""
+    """Counts of an event, from the sorted values of its statistic; first for the data set that it favours."""
     hits_p, hits_q = _hits(x, y, np.array([event.threshold]), event.flip)
     first, second = (y, x) if event.flip else (x, y)
     return Counts(hits_p, len(first), hits_q, len(second))
 
 
 def _hits(x: Array, y: Array, thresholds: Array, flip: bool) -> tuple[Array, Array]:
-    """How often a sorted statistic reaches thresholds, for x and y; if `flip`, how often it does not, for y and x."""
+    """Numbers of values that reach thresholds, for x and y; if `flip`, of those that do not, for y and x."""
     below_x, below_y = (np.searchsorted(values, thresholds).astype(np.float64) for values in (x, y))
     return (below_y, below_x) if flip else (len(x) - below_x, len(y) - below_y)
 
@@ -344,8 +332,8 @@ def _hits(x: Array, y: Array, thresholds: Array, flip: bool) -> tuple[Array, Arr
 def _thresholds(x: Array, y: Array) -> Array:
     """Thresholds half-way between values of the statistic, denser in rank towards both ends."""
     values = np.unique(np.concatenate([x, y]))
-    # A threshold that is itself a value would lose outputs that are only just beyond it.
+    # A threshold that equals a value would lose outputs just beyond it.
     values = np.concatenate([values[:1], (values[:-1] + values[1:]) / 2])
-    # The number of thresholds from which one is chosen.
+    # 400 thresholds, from which one is chosen.
     ranks = (len(values) - 1) * expit(np.linspace(-math.log(len(values) + 1), math.log(len(values) + 1), 400))
     return np.asarray(values[np.unique(np.round(ranks).astype(int))])

@@ -1,4 +1,4 @@
-"""What an audit found, and a privacy curve beside the distributions of the output, which are integrated."""
+"""Results of audits, and comparisons of privacy curves with the exact distributions of outputs."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -27,17 +27,16 @@ from pymc_dirdp.signatures import user_facing
 @final
 @dataclass(frozen=True)
 class CurvePoint:
-    """One number of a curve or of a claim, beside what two neighbours lose."""
+    """One number of a curve or of a claim, and the loss between two neighbours."""
 
     measure: str
-    stated: float  # What the curve or the claim says.
-    lost: float  # A lower bound of what the two distributions lose.
+    stated: float  # The value that the curve or the claim states.
+    lost: float  # A lower bound on the loss between the two distributions.
 
     @property
     def shortfall(self) -> float:
-        """How much more is lost than stated, relative to what is stated; negative where the statement holds."""
-        # What summing thousands of probabilities in floating point may add, absolute. This is an error of the audit and
-        # not of the curve.
+        """Relative excess of the loss over the stated value; negative if the statement holds."""
+        # Absolute rounding error of a sum of thousands of probabilities, which is not an error of the curve.
         loss = max(self.lost - 1e-15, 0.0)
         if self.stated > 0:
             return loss / self.stated - 1
@@ -45,8 +44,7 @@ class CurvePoint:
 
     @property
     def exceeded(self) -> bool:
-        """Whether more is lost than stated, beyond rounding."""
-        # What summing may add, relative.
+        """Whether the loss exceeds the stated value, beyond relative rounding."""
         return self.shortfall > 1e-9
 
 
@@ -60,7 +58,7 @@ class CurveCheck(Tabular):
     mechanism : str
         The name of its class.
     points : tuple of CurvePoint
-        Each `measure` with what is `stated`, a lower bound of what is `lost`, and the relative `shortfall`.
+        Each `measure` with the `stated` value, a lower bound `lost` on the loss, and the relative `shortfall`.
     """
 
     mechanism: str
@@ -68,7 +66,7 @@ class CurveCheck(Tabular):
 
     @property
     def verdict(self) -> str:
-        """`"refuted"` if the two distributions lose more than is stated anywhere, else `"consistent"`."""
+        """`"refuted"` if any loss exceeds its stated value, else `"consistent"`."""
         return "refuted" if any(point.exceeded for point in self.points) else "consistent"
 
     @property
@@ -101,11 +99,11 @@ def check_curve(
     mechanism : Mechanism
         A mechanism of this library.
     pair : tuple of two arrays, optional
-        Made-up neighbours. None takes the worst ones.
+        Artificial neighbouring data sets. By default the worst ones.
     claim : Guarantee, optional
-        The claim about the mechanism, for example by somebody who calibrated it.
+        The claim about the mechanism, for example the guarantee that it was calibrated for.
     epsilons : sequence of float, optional
-        The points at which `delta` is compared, each >= 0. None takes nine, from 0 to where delta is 1e-8.
+        The points at which `delta` is compared, each >= 0. By default nine, from 0 to where delta is 1e-8.
     orders : sequence of float
         The orders at which the Rényi divergence is compared, each >= 1.
 
@@ -139,7 +137,7 @@ def check_curve(
             points.append(CurvePoint(f"delta at epsilon {e:.4g}", mechanism.delta(e), distributions.delta(e)))
         for order in orders:
             claimed = mechanism.renyi(order)
-            # Where the divergence diverges, nothing is guaranteed.
+            # If the divergence is infinite, nothing is guaranteed.
             if math.isfinite(claimed):
                 points.append(CurvePoint(f"Rényi divergence of order {order:g}", claimed, distributions.renyi(order)))
         if math.isfinite(mechanism.pure_epsilon):
@@ -153,7 +151,7 @@ def check_curve(
 
 @dataclass(frozen=True)
 class _Lost:
-    """A lower bound, in every measure, of what two distributions lose."""
+    """Lower bounds on the loss between two distributions, in every measure."""
 
     distributions: FiniteDistributions
 
@@ -173,8 +171,7 @@ class _Lost:
         return self.distributions.pure_epsilon
 
 
-# What an audit could have refuted, and so what a verdict of "consistent" is worth.
-
+# The power of an audit, which gives the verdict "consistent" its meaning.
 
 CHANCE = 0.9
 
@@ -182,15 +179,15 @@ CHANCE = 0.9
 @final
 @dataclass(frozen=True)
 class Family:
-    """Distributions that lose more and more, which are tried as the truth behind a statement."""
+    """A family of alternatives to a statement, with increasing loss."""
 
     name: str
-    # The curves and the two distributions of the output for a factor; the larger the factor, the more is lost.
+    # The curves and the two distributions of the output for a factor. The loss increases with the factor.
     at: Callable[[float], tuple[PrivacyCurves, FiniteDistributions]]
 
 
 def family_of(mechanism: Mechanism | None, x: Array, y: Array, measure: Measure) -> Family:
-    """Alternatives to a statement: the same mechanism with a larger loss, or simple noise if that is not known."""
+    """Alternatives to a statement: the same mechanism with a larger loss, or simple noise if none is known."""
     if mechanism is not None:
         try:
             if (stronger := mechanism.stronger(1.0)) is not None and math.isfinite(measure.of_curves(mechanism)):
@@ -213,16 +210,16 @@ def family_of(mechanism: Mechanism | None, x: Array, y: Array, measure: Measure)
 def _scaled(mechanism: Mechanism, x: Array, y: Array, factor: float) -> tuple[PrivacyCurves, FiniteDistributions]:
     stronger = mechanism.stronger(factor)
     assert stronger is not None
-    # The number of cells of a distribution. More would change the figures by less than a hundredth.
+    # More than 1,000 cells would change the figures by less than a hundredth.
     return stronger[1], stronger[1].output_distributions(x, y, 1_000)
 
 
 def refutable(family: Family, measure: Measure, trials: int, level: float, *, doublings: int = 100) -> float:
-    """The least true value of the measure, within a family, at which 9 of 10 audits refute what is stated.
+    """The smallest true value of the measure, within a family, at which 9 of 10 audits refute the stated value.
 
-    It assumes that the best event is counted, in so many `trials` of each data set. It is `inf` if no member of the
-    family is refuted so often, and `nan` if nothing is stated. Alternatives are sought over so many factors of two as
-    `doublings`, and then by 7 halvings.
+    It assumes that the audit counts the best event, in `trials` outputs of each data set. It is `inf` if no member of
+    the family is refuted so often, and `nan` if nothing is stated. The search uses up to `doublings` factors of two,
+    and then 7 bisections.
     """
     if math.isnan(measure.stated):
         return math.nan
@@ -246,10 +243,10 @@ def refutable(family: Family, measure: Measure, trials: int, level: float, *, do
 
 
 def rarest_event(measure: Measure, trials: int, level: float) -> float:
-    """The probability that an event needs at least, to refute a statement in 9 of 10 audits.
+    """The smallest probability of an event that refutes a statement in 9 of 10 audits.
 
-    The event never happens for the other data set. Rarer events refute nothing, however much they tell. The result is
-    `nan` if nothing is stated, and `inf` if no event is enough.
+    The event is impossible for the other data set. Rarer events refute nothing. The result is `nan` if nothing is
+    stated, and `inf` if no event is enough.
     """
     if math.isnan(measure.stated):
         return math.nan
@@ -265,9 +262,9 @@ def rarest_event(measure: Measure, trials: int, level: float) -> float:
 def _refutes(
     distributions: FiniteDistributions, measure: Measure, trials: int, level: float, *, tail: float = 0.05
 ) -> bool:
-    """Whether some event refutes the statement with probability CHANCE at least.
+    """Whether some event refutes the statement with probability at least CHANCE.
 
-    Each of the two counts is worse than its quantile with probability `tail`, so both are better with more than CHANCE.
+    Each of the two counts is worse than its quantile with probability `tail`, so both are better with at least CHANCE.
     """
     for p, q in _events(distributions, trials):
         counts = Counts(_quantile(tail, trials, p), trials, _quantile(1 - tail, trials, q), trials)
@@ -277,13 +274,13 @@ def _refutes(
 
 
 def _events(distributions: FiniteDistributions, trials: int) -> list[tuple[Array, Array]]:
-    """Probabilities of the events "the likelihood ratio is at least so large", for both directions."""
+    """Probabilities of the events that the likelihood ratio reaches a threshold, for both directions."""
     events = []
     for log_p, log_q in ((distributions.log_p, distributions.log_q), (distributions.log_q, distributions.log_p)):
         with np.errstate(invalid="ignore"):
             order = np.argsort(np.nan_to_num(log_q - log_p), kind="stable")
         p, q = (np.minimum(np.cumsum(np.exp(distribution[order])), 1.0) for distribution in (log_p, log_q))
-        # How many events the best one is taken from: half of them rare, half of them common.
+        # Candidates for the best event: half of them rare, half of them common.
         rare = np.geomspace(0.1 / trials, 0.5, 60)
         chosen = np.unique(np.minimum(np.searchsorted(p, np.concatenate([rare, 1 - rare])), len(p) - 1))
         events.append((p[chosen], q[chosen]))
@@ -312,16 +309,16 @@ def chance_to_refute(
     Parameters
     ----------
     mechanism : Mechanism
-        Of this library, with its true distribution.
+        A mechanism of this library, with its true distribution.
     claim : Guarantee
-        What is said of it, right or wrong.
+        The claim about it, true or false.
     pair, n, prob
-        The arguments of `audit`, which has one `delta`.
+        The arguments of `audit`, with one `delta`.
 
     Returns
     -------
     chance : float
-        It follows from the two binomial distributions of the counts, for the better of the two directions.
+        The probability from the two binomial distributions of the counts, for the better of the two directions.
 
     Examples
     --------
@@ -342,14 +339,14 @@ def chance_to_refute(
 def _chance(
     p: Array, q: Array, measure: Measure, method: str, trials: int, level: float, *, spread: float = 9.0
 ) -> float:
-    """The probability that the event with the best bound refutes.
+    """The probability that the event with the best bound refutes the claim.
 
-    The sum over a count covers `spread` standard deviations, in 2,000 steps at most.
+    The sum over a count covers `spread` standard deviations, in at most 2,000 steps.
     """
     best = int(np.argmax(measure.lower(Counts(p * trials, trials, q * trials, trials), method, level)))
     middle, sd = trials * p[best], np.sqrt(trials * p[best] * (1 - p[best])) + 1
     hits = np.unique(np.clip(np.round(np.linspace(middle - spread * sd, middle + spread * sd, 2_000)), 0, trials))
-    # Each step counts as its least number of hits, so the chance is not overstated.
+    # Each step stands for its smallest number of hits, so the probability is not overstated.
     below = np.where(hits > 0, bdtr(np.maximum(hits - 1, 0), trials, p[best]), 0.0)
     masses = np.diff(below, append=1.0)
     max_hits = _max_hits(measure, method, hits, trials, level)
@@ -357,7 +354,7 @@ def _chance(
 
 
 def _max_hits(measure: Measure, method: str, hits: Array, trials: int, level: float) -> Array:
-    """The most hits on the less likely side with which the claim is still refuted; -1 where it never is."""
+    """The maximum number of hits for the other data set with which the claim is still refuted; -1 if it never is."""
     refuted, not_refuted = np.full(len(hits), -1.0), np.full(len(hits), trials + 1.0)
     while np.any(not_refuted - refuted > 1):
         middle = np.floor((refuted + not_refuted) / 2)
@@ -366,37 +363,34 @@ def _max_hits(measure: Measure, method: str, hits: Array, trials: int, level: fl
     return refuted
 
 
-# The result of an audit: its bounds, what it could have refuted, and what it cannot see.
-
-
 @final
 @dataclass(frozen=True)
 class Bound:
-    """A lower bound of the privacy loss, beside what is stated.
+    """A lower bound on the privacy loss, and the stated value.
 
     Attributes
     ----------
     measure : str
-        The name of what is bounded.
+        The name of the measure.
     lower : float
         The loss is at least this, with the confidence of the audit.
     stated : float
-        What the claim allows or the curve says; `nan` if neither does.
+        The value that the claim allows or the curve states; `nan` if there is none.
     refutable : float
-        If the true value were this or more, what is stated would have been refuted with probability 0.9, for the
-        distributions that `alternative` names and for the data sets of the audit. It is computed from the distributions
-        that a sampler stands for, without the grid of an exact one. It is `nan` if nothing is stated.
+        The smallest true value for which an audit refutes the stated value with probability 0.9, if the truth is one
+        of the distributions of `alternative`, for the data sets of the audit. It is computed from the ideal
+        distribution of a sampler, without the grid of an exact one. It is `nan` if nothing is stated.
     alternative : str
-        The distributions that were tried as the true one, for `refutable`.
+        The alternatives for `refutable`.
     rarest : float
-        The least probability with which an event of one data set that the other never gives refutes what is stated in
+        The smallest probability of an event of one data set, impossible for the other, that refutes the stated value in
         nine of ten audits. It is `nan` if nothing is stated.
     ceiling : float
-        The largest lower bound that so many outputs can give: a larger loss cannot be seen.
+        The largest lower bound that this number of outputs can give. The audit cannot detect a larger loss.
     hits_p, trials_p : int
-        How often the event happened for the data set that makes it likelier, and of how many outputs.
+        Number of events and of outputs for the data set that makes the event likelier.
     hits_q, trials_q : int
-        How often it happened for the other data set, and of how many outputs.
+        Number of events and of outputs for the other data set.
     """
 
     measure: str
@@ -413,14 +407,14 @@ class Bound:
 
     @property
     def exceeded(self) -> bool:
-        """Whether more is lost than stated."""
+        """Whether the loss exceeds the stated value."""
         return self.lower > self.stated
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class Audit(Tabular):
-    """The result of an attack. `print` it, or let a notebook show it.
+    """The result of an attack. `print` it, or display it in a notebook.
 
     Attributes
     ----------
@@ -429,15 +423,15 @@ class Audit(Tabular):
     sampler : str
         The sampler that the outputs come from, with the number of steps if it was given; `"black box"` for a function.
     n : int
-        Number of outputs for each data set. Which part of them is counted is decided by fair coins.
+        Number of outputs for each data set. Fair coins decide which data set the counted outputs come from.
     prob : float
-        All bounds hold at once with this probability at least, over the outputs.
+        All bounds hold at once with at least this probability, over the outputs.
     claim : Guarantee, PrivacyCurves or None
         The claim about the mechanism.
     last_bits : bool
-        Whether the last bits of floating-point numbers were looked at.
+        Whether the last bits of floating-point numbers were attacked.
     bounds : tuple of Bound
-        The first is about the claim, if that is a guarantee; then come an epsilon for each delta, and delta at 0.
+        The bound on the claim, if that is a guarantee; then one on epsilon for each delta, and one on delta at 0.
 
     Examples
     --------
@@ -481,13 +475,13 @@ class Audit(Tabular):
 
     @property
     def blind_spots(self) -> str:
-        """What this audit cannot see, in words."""
+        """What this audit cannot detect, in words."""
         rarest = min((bound.rarest for bound in self.bounds if not math.isnan(bound.rarest)), default=math.inf)
         rare = f"an event of probability below {rarest:.2g}" if rarest < 1 else "an event too rare to be counted"
         bits = "" if self.last_bits else ", or the last bits of the numbers (pass last_bits=True)"
         return (
-            f"It cannot see a loss that shows only between other data sets than these two, in {rare}, or in a pattern "
-            f"that none of its statistics looks at{bits}."
+            f"It cannot detect a loss that occurs only between other data sets than these two, in {rare}, or in a "
+            f"pattern that none of its statistics covers{bits}."
         )
 
     @override
@@ -503,10 +497,10 @@ class Audit(Tabular):
     def _meaning(self) -> list[str]:
         match self.verdict:
             case "refuted":
-                return ["More is lost than stated, already between the two data sets of this attack."]
+                return ["The loss between the two data sets of this attack already exceeds the stated value."]
             case "consistent":
                 return ["Consistent is not a proof.", *self.power.split("\n"), self.blind_spots]
-        return ["At least `lower` is lost. Nothing was stated to compare it with.", self.blind_spots]
+        return ["The loss is at least `lower`. No value was stated to compare it with.", self.blind_spots]
 
 
 def _would_have(bound: Bound) -> str:

@@ -1,4 +1,4 @@
-"""Statistics that tell two data sets apart: supports, exact values, one linear discriminant, and last bits."""
+"""Statistics that distinguish two data sets: supports, exact values, one linear discriminant, and last bits."""
 
 import zlib
 from collections import Counter
@@ -15,9 +15,6 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.literals import Sampler
 from pymc_dirdp.mechanisms.base import Mechanism
 
-# What is audited, and many independent releases of it.
-
-
 BlackBox = Callable[[Array], object]
 # The outputs along the first axis, or a list where their shapes may differ.
 Outputs = Array | Sequence[Array]
@@ -26,7 +23,7 @@ Outputs = Array | Sequence[Array]
 @final
 @dataclass(frozen=True)
 class Source:
-    """A mechanism of this library with one of its samplers, or a function of the counts that has its own randomness."""
+    """A mechanism of this library with a sampler, or a function of the counts with its own randomness."""
 
     mechanism: Mechanism | BlackBox
     sampler: Sampler | None = None  # None takes the default of the mechanism.
@@ -38,11 +35,11 @@ class Source:
         return Mechanism.of(self.mechanism)
 
     def checked(self) -> Self:
-        """The source with the name of its sampler, or an error if there is no such sampler or it takes no steps."""
+        """The source with the name of its sampler. Raises an error if there is no such sampler or it has no steps."""
         known = self.known
         if known is None:
             if self.sampler is not None or self.steps is not None:
-                raise ArgumentError("A black box brings its own sampler. Leave out sampler= and steps=.")
+                raise ArgumentError("Leave out sampler= and steps=: a black box has its own sampler.")
             return self
         sampler = known.checked_sampler(self.sampler)
         return replace(self, sampler=sampler, steps=known.checked_steps(self.steps, sampler))
@@ -64,15 +61,12 @@ class Source:
         return 100_000 if self.known is None else self.known.outputs_to_audit(self.known.checked_sampler(self.sampler))
 
     def releases(self, counts: Array, n: int, rng: np.random.Generator) -> Outputs:
-        """`n` independent releases of made-up counts; a black box does not use `rng`."""
+        """`n` independent releases of artificial counts. A black box does not use `rng`."""
         if (known := self.known) is not None:
             sampler = known.checked_sampler(self.sampler)
             return known.releases(counts, n, sampler=sampler, random_seed=rng, steps=self.steps)
         box = cast(BlackBox, self.mechanism)
         return [np.asarray(box(counts), dtype=np.float64) for _ in range(n)]
-
-
-# Outputs as an attack sees them: rows of numbers of one shape, and the kind of each output.
 
 
 Keys = NDArray[np.uint64]
@@ -81,12 +75,12 @@ Keys = NDArray[np.uint64]
 @final
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Outputs of one data set, n of them."""
+    """The n outputs of one data set."""
 
-    points: Array  # Shape (n, size): the entries of the outputs that have the commonest shape, and zeros for others.
+    points: Array  # Shape (n, size): the entries of outputs with the commonest shape, and zeros for others.
     shape: tuple[int, ...]  # The commonest shape.
-    inside: NDArray[np.bool_]  # Shape (n,): which outputs have it.
-    kinds: Keys  # Shape (n,): a key of the shape of each output and of where it is zero or not finite.
+    inside: NDArray[np.bool_]  # Shape (n,): whether an output has it.
+    kinds: Keys  # Shape (n,): a key of the shape of each output and of its zeros and non-finite entries.
 
     def __len__(self) -> int:
         return len(self.points)
@@ -95,12 +89,12 @@ class Seen:
         return type(self)(self.points[part], self.shape, self.inside[part], self.kinds[part])
 
     def entries(self, changed: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-        """The entries that an attack looks at: at most so many, and first those in which the two data sets differ."""
+        """At most `most` entries for an attack, beginning with those in which the two data sets differ."""
         return np.concatenate([changed, np.setdiff1d(np.arange(self.points.shape[1]), changed)])[:most]
 
     @cached_property
     def numbers(self) -> Array:
-        """The entries, with 0 for what is not a number, because `kinds` has its place."""
+        """The entries, with 0 for NaN, whose places `kinds` has."""
         # The square of a larger value could overflow.
         return np.clip(np.nan_to_num(self.points), -1e100, 1e100)
 
@@ -116,7 +110,7 @@ def commonest_shape(*samples: Outputs) -> tuple[int, ...]:
 
 
 def as_rows(outputs: Outputs, shape: tuple[int, ...]) -> Seen:
-    """Outputs as rows of numbers. A shape that was learned from other outputs keeps the counting honest."""
+    """Outputs as rows of numbers. The shape must be learned from other outputs than those that are counted."""
     inside = np.array([output.shape == shape for output in outputs], dtype=bool)
     size = int(np.prod(shape, dtype=np.int64))
     points = np.zeros((len(outputs), size))
@@ -137,20 +131,17 @@ def _marks(points: Array) -> Keys:
 
 
 def hashed(rows: Keys) -> Keys:
-    """One key for each row of integers. Two rows that share one by chance make an attack weaker, not wrong."""
-    # The multipliers are fixed, so that an audit can be repeated.
+    """One key for each row of integers. A collision makes an attack weaker, not wrong."""
+    # The multipliers are fixed, so that an audit is reproducible.
     multipliers = np.random.default_rng(0).integers(2**64, size=rows.shape[1], dtype=np.uint64) | np.uint64(1)
-    # A product modulo 2**64 keeps few low bits apart from their neighbours, so the high ones are folded in.
+    # The low bits of a product modulo 2**64 do not depend on high bits, so fold these in.
     mixed = rows ^ (rows >> np.uint64(32))
     keys: Keys = (mixed * multipliers).sum(axis=1, dtype=np.uint64)
     return keys
 
 
-# Keys that one data set gives more often than the other, learned from counts.
-
-
 def frequency_ratio(x_keys: Keys, y_keys: Keys) -> Callable[[Keys], Array]:
-    """Logarithm of how much commoner a key is for x, with half an observation added to each count; 0 if never seen."""
+    """Log-ratio of the frequencies of a key for x and y, with half an observation added to each; 0 for other keys."""
     distinct_keys, index = np.unique(np.concatenate([x_keys, y_keys]), return_inverse=True)
     in_x = np.bincount(index[: len(x_keys)], minlength=len(distinct_keys))
     in_y = np.bincount(index[len(x_keys) :], minlength=len(distinct_keys))
@@ -165,7 +156,7 @@ def frequency_ratio(x_keys: Keys, y_keys: Keys) -> Callable[[Keys], Array]:
 
 
 def most_informative(x_keys: Sequence[Keys], y_keys: Sequence[Keys], n_max: int) -> list[int]:
-    """The keys that tell the data sets apart best: learned on one half of these outputs, tried on the other."""
+    """The keys that distinguish the data sets best, learned on one half of these outputs and tested on the other."""
 
     def separation(keys_x: Keys, keys_y: Keys) -> float:
         half_x, half_y = len(keys_x) // 2, len(keys_y) // 2
@@ -177,22 +168,19 @@ def most_informative(x_keys: Sequence[Keys], y_keys: Sequence[Keys], n_max: int)
     return sorted(range(len(strength)), key=lambda i: -strength[i])[:n_max]
 
 
-# Outputs that one data set can give and the other cannot, or that are the data themselves.
-
-
 def repeated(x: Seen, y: Seen) -> list[Statistic]:
-    """Statistics of exact values: how much commoner an output, or one of its entries, is for one of the data sets.
+    """Statistics of exact values: the frequency ratio of an output, or of one of its entries.
 
-    Where outputs repeat, such as integers or those of a saturated generator, this finds the ones that only one
-    data set gives. Continuous outputs hardly repeat, and it finds nothing.
+    If outputs repeat, such as integers or those of a saturated generator, this finds outputs that only one data set
+    gives. Continuous outputs hardly repeat, and it finds nothing.
 
     Parameters
     ----------
     x, y : Seen
-        Outputs that are not used again to count.
+        Outputs that are not counted later.
     """
     whole = frequency_ratio(hashed(_bits(x)), hashed(_bits(y)))
-    # So many single entries are tried at most, and so many are selected.
+    # Try at most 32 entries, and select two.
     columns_x, columns_y = (list(_bits(sample)[:, :32].T) for sample in (x, y))
     scores = {i: frequency_ratio(columns_x[i], columns_y[i]) for i in most_informative(columns_x, columns_y, 2)}
 
@@ -207,17 +195,17 @@ def _bits(outputs: Seen) -> Keys:
 
 
 def the_data(x: Array, y: Array, priors: Sequence[Array] = ()) -> Statistic:
-    """Whether an output is one of the two data sets: 2 or more for x, -2 or less for y, and near 0 for most others.
+    """Whether an output equals a data set: at least 2 for x, at most -2 for y, and near 0 for most others.
 
-    The data are sought as counts, as frequencies of the table or of its rows, and as posterior means. Single
-    entries that agree with one data set and not with the other count for less than 1 in all.
+    The search covers counts, frequencies of the table or of its rows, and posterior means. Single entries that agree
+    with only one data set add less than 1 in all.
 
     Parameters
     ----------
     x, y : array
         The two data sets.
     priors : sequence of array
-        Prior parameters to try, beside 0, 1/2 and 1 in each cell.
+        Prior parameters to try, in addition to 0, 1/2 and 1 in each cell.
     """
     forms = [(_form(x, prior), _form(y, prior)) for prior in (None, 0.0, 0.5, 1.0, *priors)]
     forms += [(x / max(x.sum(), 1.0), y / max(y.sum(), 1.0))]
@@ -252,18 +240,17 @@ def _agrees(points: Array, form: Array) -> NDArray[np.bool_]:
     return np.asarray(np.abs(points - target) <= 1e-12 * np.abs(target))
 
 
-# What the last bits of a floating-point number, and whether it is a quotient, tell about how it was computed.
+# The last bits of a floating-point number, and whether it is a quotient, show how it was computed.
 
-
-# How many entries' patterns are tried.
+# Number of entries whose patterns are tried.
 _ENTRIES = 12
 
 
 def unreachable(values: Array) -> NDArray[np.bool_]:
-    """Numbers that are not `1 / S`, rounded, for any double S.
+    """Whether numbers are not a rounded `1 / S` for any double S.
 
-    A component that is the largest of its row and was divided by the sum of `exp(logs - largest)` is such a quotient.
-    Near 1 only half of all doubles are such quotients, so another way to normalise shows soon.
+    The largest component of a row is such a quotient if it was divided by the sum of `exp(logs - largest)`. Near 1 only
+    half of all doubles are such quotients, so another way to normalise is soon detected.
     """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         quotient = 1 / values
@@ -272,14 +259,14 @@ def unreachable(values: Array) -> NDArray[np.bool_]:
 
 
 def bit_patterns(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Statistic]:
-    """Statistics of the patterns of low bits that are commoner for one data set.
+    """Statistics of the patterns of low bits that are more frequent for one data set.
 
     Parameters
     ----------
     x, y : Seen
-        Outputs that are not used again to count.
+        Outputs that are not counted later.
     changed : array of int
-        Entries in which the two data sets differ; they are looked at first.
+        Entries in which the two data sets differ, which are used first.
     """
     entries = x.entries(changed, _ENTRIES)
     x_patterns, y_patterns = _patterns(x, entries), _patterns(y, entries)
@@ -294,7 +281,7 @@ def bit_patterns(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Statistic]
 def _patterns(outputs: Seen, entries: NDArray[np.intp], *, n_joint: int = 4) -> list[Keys]:
     """For each entry: trailing zeros; the lowest byte; the lowest bits with the exponent; whether it is a quotient.
 
-    The last bits of so many entries as `n_joint` are combined.
+    The last bits of the first `n_joint` entries are combined.
     """
     numbers, rows = outputs.numbers, _rows(outputs)
     row_max = rows.max(axis=-1)[:, :_ENTRIES]
@@ -316,7 +303,7 @@ def _rows(outputs: Seen) -> Array:
 
 
 def _missing(rows: Array) -> Array:
-    """By how many units of 2**-53 the sum of each row misses 1, clipped to a thousand."""
+    """The difference of the sum of each row from 1 in units of 2**-53, clipped to a thousand."""
     return np.clip((rows.sum(axis=-1) - 1) * 2.0**53, -1e3, 1e3)
 
 
@@ -329,10 +316,10 @@ def _last_bits(values: Array) -> Array:
     return np.where(integers == 0, 0.0, exponent - 54.0 + lowest)
 
 
-# Statistics: one number for each output, which tells two data sets apart as well as possible.
+# Statistics: one number for each output that distinguishes two data sets, and tends to be larger for the first.
 #
-# It is larger for the first data set, as far as is known. A lower bound is valid for any statistic, because only the
-# counting has to be independent. A poor statistic finds a lower bound.
+# A lower bound is valid for any statistic, because only the counted outputs have to be independent. A poor statistic
+# finds a smaller bound.
 
 
 def learned(
@@ -347,22 +334,22 @@ def learned(
 ) -> list[Statistic]:
     """Statistics of outputs whose likelihood is not known.
 
-    They are, the simplest first: the shape of an output and where it is zero or not finite; whether it is one of the
-    data sets; exact values that only one data set gives; a linear discriminant of the outputs of the commonest shape,
-    as logarithms if none is negative.
+    They are, simplest first: the shape of an output and its zeros and non-finite entries; whether it equals one of the
+    data sets; exact values that only one data set gives; and a linear discriminant of outputs of the commonest shape,
+    of their logarithms if none is negative.
 
     Parameters
     ----------
     from_x, from_y : Seen
-        Outputs that are not used again to count.
+        Outputs that are not counted later.
     x, y : array
         The two data sets.
     discriminant : bool
-        Whether to learn the linear discriminant; a likelihood ratio makes it superfluous.
+        Whether to learn the linear discriminant, which is superfluous beside a likelihood ratio.
     last_bits : bool
-        Whether to look for patterns of the last bits too.
+        Whether to use patterns of the last bits, too.
     priors : sequence of array
-        Prior parameters with which a posterior mean is sought among the outputs.
+        Prior parameters of the posterior means to search for among the outputs.
 
     References
     ----------
@@ -386,7 +373,7 @@ def learned(
 
 
 def _joined(outputs: Seen, kinds: Statistic, statistic: Statistic) -> Array:
-    """A statistic of the outputs of the commonest shape, added to what their kind says."""
+    """The sum of a statistic of outputs of the commonest shape and the statistic of their kinds."""
     scores = kinds(outputs)
     if np.all(outputs.inside):
         return scores + statistic(outputs)
@@ -422,7 +409,6 @@ def _linear(x: Seen, y: Seen) -> list[Statistic]:
     covariance = (np.atleast_2d(np.cov(x_standard.T)) + np.atleast_2d(np.cov(y_standard.T))) / 2
     values, vectors = np.linalg.eigh(covariance)
     separation = vectors.T @ (x_standard.mean(axis=0) - y_standard.mean(axis=0))
-    # The least variance, as a share of the pooled one: without it an entry that never varies would have infinite
-    # weight.
+    # Without a smallest variance, as a share of the pooled one, a constant entry would have infinite weight.
     direction = vectors @ (separation / np.maximum(values, 1e-9))
     return [lambda outputs: np.asarray(standard(outputs) @ direction)]

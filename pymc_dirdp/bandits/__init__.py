@@ -1,4 +1,4 @@
-"""Private Thompson sampling, its simulator, and what no private policy can beat."""
+"""Private Thompson sampling, its simulator, and a lower bound on the regret of private policies."""
 
 from pymc_dirdp.lazy import attach
 

@@ -1,8 +1,8 @@
-"""How a batch of rewards is released: noise on its sum or on its counts.
+"""Releases of a batch of rewards: noise on its sum or on its counts.
 
-A reward is put into one of the cells of its open batch when it is reported: by a coin that is fair in the mean into
-"failure" or "success", or, where every category has a cell of its own, as it is. The batch is then a list of counts, of
-which the mechanism releases something once.
+A reported reward is counted in one of the cells of its open batch. If every category has its own cell, the category
+decides. Otherwise a coin with the reward as its probability decides between "failure" and "success". The batch is then
+a vector of counts, from which the mechanism releases once.
 """
 
 import math
@@ -32,11 +32,11 @@ from pymc_dirdp.sampling.geometric import fast_zero_sum_laplace, zero_sum_laplac
 from pymc_dirdp.signatures import user_facing
 
 type Output = int | tuple[int, ...]
-"""What is released of a batch: one number, or one for each cell."""
+"""The output for a batch: one number, or one for each cell."""
 
 
 def coin(reward: Fraction, bits: Bits) -> int:
-    """The cell of a reward in [0, 1]: 1 for a success, with the probability `reward`, and 0 for a failure."""
+    """The cell of a reward in [0, 1]: 1, a success, with the probability `reward`, and otherwise 0, a failure."""
     return int(bits.uniform(reward.denominator) < reward.numerator)
 
 
@@ -65,7 +65,7 @@ def log_probability(z: int, n: int, mu: ArrayLike, scale: float) -> Array:
     -----
     With `q = exp(-1 / scale)` the two halves of the noise tilt the binomial distribution: `E[q**(z - X); X <= z]` is
     `q**z A**n P[Binomial(n, mu / (q A)) <= z]` with `A = 1 - mu + mu / q`, and the other half likewise with `1 / q`.
-    No number of terms grows with n.
+    The number of terms does not grow with n.
 
     References
     ----------
@@ -93,7 +93,7 @@ def log_probability(z: int, n: int, mu: ArrayLike, scale: float) -> Array:
 
 
 def slope(z: int, n: int, mu: ArrayLike, scale: float) -> Array:
-    """The derivative of :func:`log_probability` in `mu`: one trial more that succeeds, against one that fails."""
+    """The derivative of :func:`log_probability` in `mu`, from one more trial that succeeds or fails."""
     if n == 0:
         return np.zeros(np.shape(mu))
     middle = log_probability(z, n, mu, scale)
@@ -102,9 +102,9 @@ def slope(z: int, n: int, mu: ArrayLike, scale: float) -> Array:
 
 
 def _log_at_most(z: int, n: int, log_p: Array, log_rest: Array, *, small: float = 1e-290) -> Array:
-    """Logarithm of `P[Binomial(n, p) <= z]`, also where it is less than the least double; `p + rest = 1`.
+    """Logarithm of `P[Binomial(n, p) <= z]`, also if the probability underflows; `p + rest = 1`.
 
-    Below `small` the incomplete Beta function loses digits to doubles that are not normal.
+    Below `small` the incomplete Beta function loses digits to subnormal doubles.
     """
     if z >= n:
         return np.zeros(log_p.shape)
@@ -125,7 +125,7 @@ def _log_at_most(z: int, n: int, log_p: Array, log_rest: Array, *, small: float 
 def _log_fraction(a: float, b: float, x: Array) -> Array:
     """Logarithm of the continued fraction of the incomplete Beta function, by the method of Lentz.
 
-    Where the function is tiny, `x` is far below its mean `a / (a + b)`, and the fraction converges.
+    If the function is tiny, `x` is far below its mean `a / (a + b)`, and the fraction converges.
     """
     c, d = np.ones_like(x), 1 / (1 - (a + b) / (a + 1) * x)
     value = d.copy()
@@ -142,7 +142,7 @@ def _log_fraction(a: float, b: float, x: Array) -> Array:
 
 
 def _least_noise[Noise: PrivacyCurves](guarantee: Guarantee, noise: Callable[[float], Noise]) -> Noise:
-    """The mechanism of the smallest scale that satisfies a guarantee."""
+    """The mechanism with the smallest scale that satisfies a guarantee."""
     guarantee = Guarantee.checked(guarantee=guarantee)
 
     def excess(inverse: float) -> float:
@@ -151,24 +151,21 @@ def _least_noise[Noise: PrivacyCurves](guarantee: Guarantee, noise: Callable[[fl
     return noise(1 / largest_satisfying(excess, least=2.0**-900, most=2.0**900))
 
 
-# The sum of a batch of rewards with noise on it: one number, and what it says of the mean reward.
-
-
 @user_facing
 @final
 @dataclass(frozen=True)
 class BatchNoise(PrivacyCurves):
-    """Two-sided geometric noise on the sum of each batch; its curves are those of a whole run.
+    """Two-sided geometric noise on the sum of each batch, with the privacy curves of a whole run.
 
-    A reward lies in one batch, and which one depends on pulls alone. So all that is released and done is
-    post-processing of the one noisy sum that holds it (Theory, section 17).
+    A reward is in a single batch, and only pulls determine which batch. So all outputs and choices are post-processing
+    of the noisy sum that contains the reward (Theory, section 17).
 
     Parameters
     ----------
     scale : float
-        Scale of the noise, positive; it is rounded up to 41 binary digits.
+        Positive scale of the noise, rounded up to 41 binary digits.
     rewards : int
-        The maximum number of rewards of one person. Their changes to all sums add up to no more than that.
+        The maximum number of rewards of one person, which is also their largest total change to all sums.
 
     Examples
     --------
@@ -190,13 +187,13 @@ class BatchNoise(PrivacyCurves):
 
     @cached_property
     def _curves(self) -> RandomisedResponse:
-        """No pair of distributions with pure privacy loses more; for one reward it is the pair of noisy sums itself."""
+        """The worst pair of distributions under pure privacy; for one reward the noisy sums attain it."""
         loss = round_up(self.rewards / Fraction(self.scale))
         return RandomisedResponse(loss, 1, loss)
 
     @classmethod
     def for_guarantee(cls, guarantee: Guarantee, *, rewards: int = 1, worths: tuple[float, ...] = ()) -> Self:
-        """The least noise that satisfies a guarantee for the whole run. No worth changes it.
+        """The least noise that satisfies a guarantee for the whole run. It does not depend on `worths`.
 
         Raises
         ------
@@ -207,20 +204,20 @@ class BatchNoise(PrivacyCurves):
 
     @property
     def first_batch(self) -> int:
-        """A first batch in which the noise does not hide the rewards altogether: two scales of the noise."""
-        # The scale was rounded up a little, which should not cost a pull.
+        """Size of a first batch whose rewards the noise does not hide completely: two scales of the noise."""
+        # Rounding the scale up should not cost a pull.
         return max(1, math.ceil(2 * self.scale * (1 - 1e-9)))
 
     def cell(self, reward: Fraction, bits: Bits) -> int:
-        """Where a reward is counted."""
+        """The cell of a reward."""
         return coin(reward, bits)
 
     def release(self, counts: tuple[int, ...], bits: Bits) -> int:
-        """The noisy number of successes of a batch. The noise is drawn with integers alone."""
+        """The noisy number of successes of a batch. The sampler uses only integers."""
         return counts[1] + int(discrete_laplace(Fraction(self.scale), (1,), bits)[0])
 
     def simulated(self, counts: tuple[int, ...], rng: np.random.Generator) -> int:
-        """A noisy sum of made-up rewards, in floating point."""
+        """A noisy sum of simulated rewards, in floating point."""
         return counts[1] + int(Geometric(self.scale).fast((), rng))
 
     def log_likelihood(self, released: int, size: int, means: Array) -> Array:
@@ -232,15 +229,12 @@ class BatchNoise(PrivacyCurves):
         return slope(released, size, means, self.scale)
 
     def facts(self) -> Sequence[tuple[str, str]]:
-        """What a report says of the noise."""
+        """Lines about the noise for a report."""
         return [("noise", f"two-sided geometric noise of scale {self.scale:.6g}, drawn in integers, on each sum")]
 
     def fits(self, released: object, size: int) -> bool:
-        """Whether a batch can have output this: noise of 2000 scales has a probability below `exp(-1999)`."""
+        """Whether a batch can have this output. Noise of 2000 scales has a probability below `exp(-1999)`."""
         return type(released) is int and abs(released) <= size + 2000 * Fraction(self.scale)
-
-
-# The counts of a batch of categories with noise on them that adds up to 0.
 
 
 @user_facing
@@ -249,19 +243,18 @@ class BatchNoise(PrivacyCurves):
 class BatchCounts(PrivacyCurves):
     """Zero-sum geometric noise on the counts of the categories of each batch.
 
-    A coin that rounds a category to the least or the largest worth has the variance `mu * (1 - mu)`, whatever the
-    rewards are; the counts have the variance of the worths themselves. A reward that is replaced moves from one cell to
-    another, which costs the privacy of one noisy sum, whatever the number of categories. The noise on the mean worth is
-    larger than that of a sum, about twice for five categories, so the counts win from some `15 / epsilon**2` rewards
-    on.
+    A coin that rounds a category to the smallest or the largest worth has the variance `mu * (1 - mu)` for all rewards,
+    while the counts have the variance of the worths. Replacing a reward changes two cells, which costs the privacy of
+    one noisy sum for any number of categories. The noise on the mean worth is larger than that of a sum, about twice
+    for five categories. So counts are more accurate from about `15 / epsilon**2` rewards on.
 
     Parameters
     ----------
     scale : float
-        Positive; the probability of noise `z`, which adds up to 0, is proportional to `exp(-sum(abs(z)) / scale)`. It
-        is rounded up to 41 binary digits.
+        Positive scale of the noise, rounded up to 41 binary digits. The probability of noise `z` with sum 0 is
+        proportional to `exp(-sum(abs(z)) / scale)`.
     worths : tuple of float
-        What a reward in each cell is worth, from 0 to 1, ascending; at least two.
+        The worth of a reward in each cell, ascending from 0 to 1; at least two.
     rewards : int
         The maximum number of rewards of one person.
 
@@ -298,7 +291,7 @@ class BatchCounts(PrivacyCurves):
 
     @cached_property
     def _curves(self) -> LossCurves:
-        """Exact for one reward. Several of a person lie in any batches; no pair with that pure epsilon loses more."""
+        """Exact for one reward; for several, which may be in any batches, the worst pair with the same pure epsilon."""
         if self.rewards == 1:
             return self.noise._curves
         loss = round_up(2 * self.rewards / Fraction(self.scale))
@@ -324,25 +317,25 @@ class BatchCounts(PrivacyCurves):
 
     @property
     def first_batch(self) -> int:
-        """As for one noisy sum, whose scale is half of this one at the same pure epsilon."""
+        """The size for one noisy sum, whose scale is half of this one at the same pure epsilon."""
         return max(1, math.ceil(self.scale * (1 - 1e-9)))
 
     def cell(self, reward: Fraction, bits: Bits) -> int:
-        """Where a reward is counted: in the cell of its own worth."""
+        """The cell of a reward, that of its worth."""
         return self.worths.index(float(reward))
 
     def release(self, counts: tuple[int, ...], bits: Bits) -> tuple[int, ...]:
-        """The noisy counts of a batch. The noise is drawn with integers alone."""
+        """The noisy counts of a batch. The sampler uses only integers."""
         noise = zero_sum_laplace(Fraction(self.scale), len(self.worths), bits)
         return tuple(int(count + number) for count, number in zip(counts, noise, strict=True))
 
     def simulated(self, counts: tuple[int, ...], rng: np.random.Generator) -> tuple[int, ...]:
-        """Noisy counts of made-up rewards, in floating point."""
+        """Noisy counts of simulated rewards, in floating point."""
         noise = fast_zero_sum_laplace(self.scale, 1, len(self.worths), rng)[0]
         return tuple(int(count + number) for count, number in zip(counts, noise, strict=True))
 
     def facts(self) -> Sequence[tuple[str, str]]:
-        """What a report says of the noise."""
+        """Lines about the noise for a report."""
         cells = len(self.worths)
         return [
             (
@@ -353,7 +346,7 @@ class BatchCounts(PrivacyCurves):
         ]
 
     def fits(self, released: object, size: int) -> bool:
-        """Whether a batch can have output this: integers that add up to its size, with noise below 2000 scales."""
+        """Whether a batch can have this output: integers that sum to its size, with noise below 2000 scales."""
         if type(released) is not tuple or len(released) != len(self.worths):
             return False
         if not all(type(number) is int for number in released) or sum(released) != size:
@@ -362,7 +355,7 @@ class BatchCounts(PrivacyCurves):
 
 
 type BatchMechanism = BatchNoise | BatchCounts
-"""What releases a batch. A new one is one more class, named here and in `KINDS`."""
+"""The mechanism of a batch. Add a new class here and to `KINDS`."""
 
 KINDS: dict[str, type[BatchMechanism]] = {kind.name: kind for kind in (BatchNoise, BatchCounts)}
 """The mechanisms of a batch by name; the first is the default."""

@@ -1,4 +1,4 @@
-"""What is believed of mean rewards given what was released."""
+"""Posteriors of mean rewards given released batches."""
 
 import abc
 from collections.abc import Callable, Sequence
@@ -19,11 +19,9 @@ from pymc_dirdp.inference.noisy_rows import NoisyRows
 from pymc_dirdp.releases.counts_logp import as_python, fixed_rows_logp
 from pymc_dirdp.releases.likelihood import as_tensor
 
-# The likelihood of released sums as an operation of PyTensor, for models of one's own.
-
 
 def log_likelihood(released: Sequence[Sequence[tuple[int, Any]]], means: Any, mechanism: BatchMechanism) -> Any:
-    """Logarithm of the probability of all that was released, as a scalar variable.
+    """Log-probability of all released batches, as a scalar variable for PyMC models.
 
     Parameters
     ----------
@@ -32,7 +30,7 @@ def log_likelihood(released: Sequence[Sequence[tuple[int, Any]]], means: Any, me
     means : tensor, shape (arms,)
         Mean rewards; for counts the shares of the cells, shape (arms, cells).
     mechanism : BatchMechanism
-        What was released of each batch.
+        The mechanism of each batch.
     """
     means = as_tensor(mean_reward=means)
     if isinstance(mechanism, BatchCounts):
@@ -49,7 +47,7 @@ def log_likelihood(released: Sequence[Sequence[tuple[int, Any]]], means: Any, me
 
 
 class _OfMeans(Op):
-    """An operation from the means of all arms, with facts that make it what it is."""
+    """An operation on the means of all arms, identified by the released batches and their mechanism."""
 
     __props__ = ("released", "mechanism")
 
@@ -58,10 +56,7 @@ class _OfMeans(Op):
         self.mechanism = mechanism
 
     def _sums(self, means: Array, of: Callable[[int, int, Array], Array], *, edge: float = 1e-15) -> Array:
-        """Sums over the batches of each arm.
-
-        They are computed for means in the open interval. Draws at its very ends change by less than `edge`.
-        """
+        """Sums over the batches of each arm. Means are clipped to the open interval, by at most `edge`."""
         inside = np.clip(np.asarray(means, dtype=np.float64), edge, 1 - edge)
         sums = [
             sum(float(of(output, size, mean[None])[0]) for size, output in batches)
@@ -97,24 +92,21 @@ class _Slopes(_OfMeans):
 numba_funcify.register(_OfMeans)(as_python)
 
 
-# What released sums say of the mean reward of an arm: a posterior on a grid, and draws from it.
-
-
-# A grid of so many cells, even in the arcsine of the root of the mean: rates of .005 are resolved, too.
+# Number of cells of a grid, which are even in the arcsine of the root of the mean to resolve rates such as .005.
 CELLS = 2000
-# Log-weights below the largest by more are nothing.
+# Log-weights that lie this far below the largest are negligible.
 _NOTHING = 45.0
 
 
 @final
 @dataclass(frozen=True)
 class Grid:
-    """Cells of the mean reward whose ends are even in `arcsin(sqrt(mean))`.
+    """A grid of the mean reward with cells that are even in `arcsin(sqrt(mean))`.
 
     Attributes
     ----------
     low, high : float
-        Where the grid begins and ends, as angles between 0 and pi / 2.
+        The ends of the grid, as angles between 0 and pi / 2.
     """
 
     low: float = 0.0
@@ -133,24 +125,24 @@ class Grid:
     @cached_property
     def means(self) -> Array:
         """A mean reward in each cell, shape (CELLS,)."""
-        # A mean that rounds to 1 has no logarithm of its rest.
+        # No mean may round to 1, because 1 minus the mean needs a logarithm.
         return np.asarray(np.minimum(np.sin((self.angles[1:] + self.angles[:-1]) / 2) ** 2, 1 - 2.0**-53))
 
     def log_prior(self, prior: tuple[float, float]) -> Array:
         """Logarithms of the prior masses of the cells of a Beta distribution, up to a constant."""
         a, b = prior
         ends = np.sin(self.angles) ** 2
-        # The smaller tail keeps its digits; this sine is exactly 0 where the cosine of the last angle is not.
+        # Use the smaller tail, which is more accurate. This sine is exactly 0 at the last angle, but the cosine is not.
         rests = np.sin(np.pi / 2 - self.angles) ** 2
         lower, upper = np.diff(betainc(a, b, ends)), -np.diff(betainc(b, a, rests))
         with np.errstate(divide="ignore"):
             logs: Array = np.log(np.where(ends[1:] < a / (a + b), lower, upper))
-        # Where both tails underflow, the density in the middle of the cell is as good.
+        # If both tails underflow, use the density in the middle of the cell.
         density = (a - 0.5) * np.log(self.means) + (b - 0.5) * np.log1p(-self.means)
         return np.where(np.isfinite(logs), logs, density) if np.isfinite(logs).any() else density
 
     def means_at(self, position: Array) -> Array:
-        """Mean rewards at places that are counted in cells from the lower end."""
+        """Mean rewards at positions in units of cells from the lower end."""
         return np.asarray(np.sin(self.low + (self.high - self.low) * position / CELLS) ** 2)
 
 
@@ -189,9 +181,9 @@ class Belief(GridBelief):
     prior : (float, float)
         The Beta prior.
     mechanism : BatchNoise
-        What is released of a batch, and its likelihood.
+        The mechanism of the batches, and its likelihood.
     batches : tuple of (int, int)
-        The size and the released number of each batch. Each has a likelihood of its own, and none is forgotten.
+        The size and the released number of each batch. The likelihood is the product over all batches.
     grid : Grid, optional
         By default all means from 0 to 1.
     """
@@ -217,7 +209,7 @@ class Belief(GridBelief):
         belief.batches = (*self.batches, (size, released))
         logs = self.log_weights + self.mechanism.log_likelihood(released, size, self.grid.means)
         belief.log_weights = logs - logs.max()
-        # A new sum may contradict the old ones. Then the mass moves to the ends of the grid, or beyond them.
+        # A new sum may contradict the old ones. The mass may then be at the ends of the grid, or beyond them.
         inside = [
             belief.log_weights[end] < -_NOTHING or covers_end
             for end, covers_end in zip((0, -1), self.grid.covers_ends, strict=True)
@@ -230,10 +222,10 @@ class Belief(GridBelief):
         while True:
             lived = np.flatnonzero(belief.log_weights > -_NOTHING)
             first, last = max(lived[0] - 1, 0), min(lived[-1] + 2, CELLS)
-            # A posterior that lives on less than this share of its grid gets a finer one.
+            # A posterior on less than this share of its grid needs a finer one.
             if last - first > 0.1 * CELLS:
                 return belief
-            # Room on both sides, so that the next sums rarely need another grid.
+            # Leave room on both sides, so that the next sums rarely need another grid.
             room = last - first
             low, high = belief.grid.angles[[max(first - room, 0), min(last + room, CELLS)]]
             belief = Belief(self.prior, self.mechanism, self.batches, Grid(float(low), float(high)))
@@ -246,7 +238,7 @@ class Belief(GridBelief):
 
 
 def best_probabilities(weights: Array) -> Array:
-    """The probability of each arm to be the best one, from the weights of all arms on one grid.
+    """The probability that each arm is the best, from the weights of all arms on one grid.
 
     Parameters
     ----------
@@ -256,9 +248,9 @@ def best_probabilities(weights: Array) -> Array:
     Returns
     -------
     probabilities : array, shape (..., arms)
-        They add up to 1.
+        They sum to 1.
     """
-    # The middle of a cell: half of the mass in the same cell is below.
+    # Half of the mass in the same cell counts as below.
     below = np.cumsum(weights, axis=-1)
     below -= weights / 2
     arms = weights.shape[-2]
@@ -271,19 +263,19 @@ def best_probabilities(weights: Array) -> Array:
 
 
 def expected_losses(beliefs: Sequence[GridBelief]) -> tuple[Array, Array]:
-    """For each arm the probability of being the best, and the expected loss of keeping to it.
+    """For each arm the probability that it is the best, and the expected loss of always choosing it.
 
     Returns
     -------
     best, losses : arrays, shape (arms,)
-        The loss is the expected largest mean reward less the arm's own.
+        The loss is the expected largest mean reward minus that of the arm.
     """
-    # All posteriors on the ends of all cells: between two of them every distribution function is a straight line.
+    # Interpolate all posteriors at the ends of all cells. Between two ends every distribution function is linear.
     angles = np.unique(np.concatenate([belief.grid.angles for belief in beliefs]))
     below = np.stack([np.interp(angles, belief.grid.angles, belief.cdf / belief.cdf[-1]) for belief in beliefs])
     probabilities = best_probabilities(np.maximum(np.diff(below, axis=1), 0.0))
     all_below = np.prod(below, axis=0)
     middles = np.sin((angles[1:] + angles[:-1]) / 2) ** 2
     mean_of_best = float(np.diff(all_below) @ middles)
-    # The means are taken on the same grid, so that a lonely arm loses exactly nothing.
+    # The means use the same grid, so the loss of a single arm is exactly 0.
     return probabilities, np.maximum(mean_of_best - np.diff(below, axis=1) @ middles, 0.0)

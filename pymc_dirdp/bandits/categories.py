@@ -1,19 +1,19 @@
-"""What noisy counts of categories say of the mean reward of an arm.
+"""Posteriors of the mean reward of an arm given noisy counts of categories.
 
-All batches of an arm have the same shares, which have a Dirichlet prior; each has its own noise, so the true counts of
-the batches are dependent given what was released, and no closed form is known. They are sampled:
+All batches of an arm have the same shares, with a Dirichlet prior, and each batch has its own noise. So the true counts
+of the batches are dependent given the output, and no closed form is known. This module samples them:
 
 1. Integrate the shares out. The true counts `x` have the probability
    `prod_k G(a_k + X_k) / prod_bk x_bk! * exp(-sum_bk |z_bk - x_bk| / scale)`, with the sums `X_k` over the batches `b`.
-2. Start at the noisy counts, shifted to where no count is negative.
-3. Move some rewards of a batch from one cell to another, by Metropolis' rule: four ratios of Gamma functions. Steps are
-   of all sizes up to the scale of the noise.
-4. Draw the share of one cell in two given the counts, change it, and let each reward of all batches follow the change
-   by a coin: where the noise hides the rewards, all batches have to move together.
-5. Keep the sums `X` after each sweep over all batches and cells. Given `X` the shares are `Dirichlet(a + X)`.
+2. Start at the noisy counts, adjusted to be nonnegative.
+3. Metropolis steps shift rewards of a batch from one cell to another, with four ratios of Gamma functions. Steps have
+   all sizes up to the scale of the noise.
+4. A joint step draws the share of one cell relative to another given the counts, changes it, and reassigns each reward
+   of all batches by a coin. If the noise hides the rewards, only such joint steps mix well.
+5. Record the sums `X` after each sweep over all batches and cells. Given `X` the shares are `Dirichlet(a + X)`.
 
-Draws of the mean reward are exact given `X`. On a grid it is an average of Beta distributions with the mean and the
-variance of each `Dirichlet(a + X)`, which is exact for two cells.
+Draws of the mean reward are exact given `X`. On a grid the posterior is an average of Beta distributions with the mean
+and the variance of each `Dirichlet(a + X)`, which is exact for two cells.
 """
 
 import math
@@ -36,7 +36,7 @@ def infer_shares(
     batches: tuple[tuple[int, Any], ...],
     grid: Grid | None = None,
 ) -> GridBelief:
-    """The posterior of the mean reward of an arm whose batches were released, by default on a grid that it fills."""
+    """The posterior of the mean reward of an arm given its released batches, by default on a grid that it fills."""
     if isinstance(mechanism, BatchCounts):
         return ShareBelief(prior, mechanism, batches, grid)
     belief = Belief((prior[0], prior[1]), mechanism, batches, grid)
@@ -45,7 +45,7 @@ def infer_shares(
 
 @final
 class ShareBelief(GridBelief):
-    """The posterior given noisy counts of each batch. The same release has the same draws: their seed is its content.
+    """The posterior given noisy counts of each batch. The release seeds the draws, so they are reproducible.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class ShareBelief(GridBelief):
     grid : Grid, optional
         By default one that the posterior fills.
     sweeps : int, default 2000
-        Samples of the true counts.
+        Number of samples of the true counts.
     """
 
     def __init__(
@@ -113,16 +113,15 @@ class ShareBelief(GridBelief):
     def weights(self) -> Array:  # type: ignore[override]
         # One Beta distribution for each group of samples with nearly the same mean.
         order = np.argsort(self._means, kind="stable")
-        # On a grid, so many Beta distributions are averaged.
         groups = np.array_split(order, min(100, len(order)))
         means = np.array([self._means[item].mean() for item in groups])
         variances = np.array([self._variances[item].mean() + self._means[item].var() for item in groups])
         shares = np.array([len(item) for item in groups]) / len(order)
-        # A posterior that is narrower than a cell is widened to it.
+        # A posterior narrower than a cell is widened to its width.
         width = np.sqrt(means * (1 - means)) * 2 * (self.grid.high - self.grid.low) / CELLS
         sizes = means * (1 - means) / np.maximum(variances, width**2) - 1
         a, b = np.maximum(means * sizes, 1e-3)[:, None], np.maximum((1 - means) * sizes, 1e-3)[:, None]
-        if min(a.min(), b.min()) < 1:  # Its density has no bound, and there are few rewards.
+        if min(a.min(), b.min()) < 1:  # The density is unbounded, and there are few rewards.
             weights: Array = shares @ np.diff(betainc(a, b, np.sin(self.grid.angles) ** 2), axis=1)
         else:
             logs = (a - 0.5) * np.log(self.grid.means) + (b - 0.5) * np.log1p(-self.grid.means) - betaln(a, b)
@@ -149,22 +148,22 @@ def sampled_counts(
     Parameters
     ----------
     noisy : array, shape (batches, cells)
-        Integers, as doubles: noise may be larger than what 64 bits hold.
+        Integers, as doubles, because noise may exceed 64 bits.
     sizes : array of int, shape (batches,)
-        How many rewards each batch has.
+        Number of rewards in each batch.
     scale : float
         The probability of noise `z` is proportional to `exp(-sum(abs(z)) / scale)`.
     prior : array, shape (cells,)
         Dirichlet prior of the shares.
     sweeps : int
     burn_in : int, default 200
-        Sweeps before those that are used. A sweep is nearly independent of the one before where batches are larger than
-        the noise; where they are not, of the one a hundred before.
+        Discarded sweeps. Successive sweeps are nearly independent if batches are larger than the noise. Otherwise only
+        sweeps at a distance of a hundred are.
 
     Returns
     -------
     counts : array of int, shape (sweeps, cells)
-        Each row adds up to the number of rewards in all batches.
+        Each row sums to the number of rewards in all batches.
 
     Examples
     --------
@@ -175,10 +174,10 @@ def sampled_counts(
     batches, cells = noisy.shape
     if not batches:
         return np.zeros((1, cells), dtype=np.int64)
-    # Everybody who has the release computes the same.
+    # All readers of the release compute the same samples.
     rng = np.random.default_rng([int(item) if item >= 0 else 2**62 - int(item) for item in noisy.ravel()])
     counts = np.stack([_start(row, int(size)) for row, size in zip(noisy, sizes, strict=True)])
-    # No step is much larger than the noise, and none as large as a batch.
+    # Steps are not much larger than the noise, and smaller than a batch.
     levels = 1 + math.ceil(math.log(max(min(2 * scale, float(sizes.max())), 1.0), 4))
     trace = np.empty((burn_in + sweeps, cells), dtype=np.int64)
     _walk_compiled()(rng, noisy, scale, prior, counts, levels, trace)
@@ -186,7 +185,7 @@ def sampled_counts(
 
 
 def _start(noisy: Array, size: int) -> Integers:
-    """Counts near noisy ones: what is too much in all is taken from the largest ones."""
+    """Counts near the noisy counts. The excess over the size is taken from the largest."""
     counts = np.clip(noisy, 0, size).astype(np.int64)
     excess = sum(counts.tolist()) - size
     for cell in np.argsort(-counts):
@@ -198,7 +197,7 @@ def _start(noisy: Array, size: int) -> Integers:
 
 def _log_ratio(start: float, step: float) -> float:
     """`log G(start + step) - log G(start)`."""
-    # Above it a ratio of Gamma functions is a power with two terms of its series, to 1e-12.
+    # For large values two terms of the series of a ratio of Gamma functions have an error of 1e-12.
     if start < 1e6 or step * step > start:
         return math.lgamma(start + step) - math.lgamma(start)
     return step * math.log(start) + step * (step - 1) / (2 * start)
@@ -245,7 +244,7 @@ def _move_share(
     if not 0 < odds < proposed_odds < 1e300:  # One of the two shares rounds to 0.
         return
     share, larger = odds / (1 + odds), proposed_odds / (1 + proposed_odds)
-    # Each reward of the cell `source` follows the share; for the way back each of `to` would.
+    # Each reward of the cell `source` follows the change with this probability; in the reverse step each of `to` does.
     follows = min(1.0, (larger - share) * (1 + odds))
     reassigned = np.empty(len(counts), dtype=np.int64)
     nearer, total = 0.0, 0

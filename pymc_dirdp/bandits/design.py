@@ -1,4 +1,4 @@
-"""The public rules of a private bandit: its prior, and the sizes of its batches or a private draw in every round."""
+"""The public rules of a private bandit: its prior, and its batches or private draws in every round."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,18 +28,18 @@ from pymc_dirdp.texts.codec import facts_by_field, fields_of, value_of
 @final
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """What is public before the first pull. Pulls alone decide when a batch ends.
+    """The public rules before the first pull. Only pulls determine when a batch ends.
 
     Attributes
     ----------
     mechanism : BatchNoise or BatchCounts
-        What is released of each batch.
+        The mechanism of each batch.
     prior : tuple of float
         Beta prior of each mean reward; for BatchCounts the Dirichlet prior of the shares of the cells.
     first_batch : int
         Size of the first batch of an arm.
     growth : float
-        The next batch has this many times as many pulls as all earlier ones of the arm, and at least `first_batch`.
+        Ratio of the size of the next batch to all earlier pulls of the arm. A batch has at least `first_batch` pulls.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class Design:
         rewards: int,
         worths: tuple[float, ...] = (),
     ) -> "Design":
-        """The rules that satisfy a guarantee for a whole run of any length; `worths` are those of `utilities`."""
+        """The rules that satisfy a guarantee for a whole run of any length. `worths` come from `utilities`."""
         kind = KINDS[one_of(KINDS, mechanism=BatchNoise.name if mechanism is None else mechanism)]
         chosen = kind.for_guarantee(guarantee, rewards=integer(1, contribution=rewards), worths=worths)
         first_size = chosen.first_batch if first_batch is None else first_batch
@@ -89,17 +89,17 @@ class Design:
     @property
     def span(self) -> str:
         """What the guarantee covers, for a report."""
-        return "the whole run of any length: all choices and all that is released"
+        return "the whole run of any length: all choices and all outputs"
 
     def facts(self) -> Sequence[tuple[str, str]]:
-        """What a report says of the rules."""
+        """Lines about the rules for a report."""
         prior = ", ".join(f"{parameter:g}" for parameter in self.prior)
         return [
             *self.mechanism.facts(),
             (
                 "batches",
                 f"the first of an arm has {self.first_batch} pulls, and each next one {self.growth:g} times the pulls "
-                "before it; only pulls decide when it ends",
+                "before it; only pulls determine when a batch ends",
             ),
             (
                 "prior",
@@ -110,27 +110,27 @@ class Design:
         ]
 
     def next_size(self, pulls: int) -> int:
-        """The size of the next batch of an arm with so many pulls in finished batches."""
+        """The size of the next batch of an arm with this number of pulls in finished batches."""
         return min(max(self.first_batch, math.ceil(self.growth * pulls)), self.mechanism.largest_batch)
 
     def refuse_others(self, batches: Sequence[tuple[int, Output]]) -> None:
-        """Refuse the finished batches of an arm, sizes and outputs, that do not follow from the rules."""
+        """Check that the sizes and outputs of an arm's finished batches follow from the rules."""
         pulls = 0
         for size, output in batches:
             if size != self.next_size(pulls) or not self.mechanism.fits(output, size):
                 raise ArgumentError(
-                    "A batch has another size than its settings say, or an output that its mechanism cannot produce."
+                    "A batch has another size than its settings state, or an output that its mechanism cannot produce."
                 )
             pulls += size
 
     def to_dict(self) -> dict[str, Any]:
-        """All rules, as a text has them: those of the mechanism are among the others."""
+        """All rules as a flat dict for a text, including those of the mechanism."""
         facts = facts_by_field(self)
         return {"mechanism": self.mechanism.name, **facts.pop("mechanism"), **facts}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """The rules that a text states; any of several errors if it is invalid."""
+        """The rules of a text. Raises one of several errors if they are invalid."""
         kind = KINDS[facts["mechanism"]]
         names = [field.name for field in fields(kind)]
         mechanism = value_of(kind, {name: facts[name] for name in names})
@@ -151,13 +151,10 @@ def checked_prior(prior: object, cells: int = 2, *, surest: float = 1e12) -> tup
             expectation = f"{cells} positive numbers, those of a Dirichlet distribution of the categories"
         raise ArgumentError(f"Expected prior to be {expectation}.")
     parameters = tuple(positive(prior=parameter) for parameter in numbers)
-    # A prior that is surer has a width that doubles near 1 do not resolve.
+    # Doubles near 1 do not resolve the width of a more concentrated prior.
     if max(parameters) > surest:
         raise ArgumentError(f"Expected prior to have no parameter above {surest:g}; such a prior never learns.")
     return parameters
-
-
-# Private draws in every round: what a guarantee for each round costs over a whole run.
 
 
 @user_facing
@@ -166,27 +163,27 @@ class EveryRound:
     """Thompson sampling with a private draw of every arm in every round: the rules of `schedule="every-round"`.
 
     A reward stays in the table of its arm, and each later round draws from that table again. So a run of `horizon`
-    rounds releases as many draws, which share one guarantee: the exponent `r` of each falls with the horizon, and the
-    policy hardly learns. It shows why :class:`pymc_dirdp.ThompsonSampler` releases each batch once.
+    rounds releases as many draws, which share one guarantee. The exponent `r` of each falls with the horizon, and the
+    policy hardly learns. This shows why :class:`pymc_dirdp.ThompsonSampler` releases each batch once.
 
     Parameters
     ----------
     guarantee : RenyiDP, TruncatedCDP or ApproxDP
-        Of the whole run.
+        The guarantee of the whole run.
     horizon : int
-        The number of rounds that the guarantee is for.
+        The number of rounds that the guarantee covers.
     prior : (float, float), default (1, 1)
-        Beta prior of each mean reward, and the parameters that are added to each draw.
+        Beta prior of each mean reward, which is also added to the counts of each draw.
 
     Attributes
     ----------
     mechanism : DirichletMechanism
-        Of one draw.
+        The mechanism of one draw.
 
     Raises
     ------
     UnattainableError
-        If no draw satisfies so little of the guarantee, or it is pure or zero-concentrated.
+        If no draw satisfies its part of the guarantee, or the guarantee is pure or zero-concentrated.
 
     Examples
     --------
@@ -197,7 +194,7 @@ class EveryRound:
     """
 
     name = "a private draw in every round"
-    # A draw with the default number of steps has no guarantee of pure privacy.
+    # A draw with the default number of steps does not satisfy pure privacy.
     epsilon = np.inf
     rewards = 1
 
@@ -227,7 +224,7 @@ class EveryRound:
         return f"a run of at most {self.horizon} rounds: all choices and all draws"
 
     def facts(self) -> Sequence[tuple[str, str]]:
-        """What a report says of the rules."""
+        """Lines about the rules for a report."""
         (a, b), r = self.prior, f"{self.mechanism.r:.3g}"
         return [
             (
@@ -237,13 +234,13 @@ class EveryRound:
             ),
             (
                 "cost",
-                f"a reward is in all later draws, and {self.horizon} draws share the guarantee: a draw is as wide as a "
-                f"posterior of {r} n rewards. Batches do not pay for rounds; leave schedule= out",
+                f"each reward is in all later draws, and {self.horizon} draws share the guarantee, so a draw is as "
+                f"wide as a posterior of {r} n rewards. Leave schedule= out: batches do not pay for rounds",
             ),
         ]
 
     def draw(self, counts: tuple[int, ...], bits: Bits) -> float:
-        """A private draw of the mean reward of an arm with so many failures and successes."""
+        """A private draw of the mean reward of an arm with these failures and successes."""
         failures, successes = counts
         secret = np.array([successes, failures], dtype=object)
         steps = self.mechanism.default_steps(failures + successes)
@@ -251,10 +248,10 @@ class EveryRound:
         return float(shares[0, 0])
 
     def to_dict(self) -> dict[str, Any]:
-        """Nothing: the rewards of all rounds are still to be drawn from, so a copy of a file would draw twice."""
+        """Raise an error: later rounds draw from the same rewards, so a copy of a file would draw more often."""
         raise ArgumentError(
-            "A run with schedule='every-round' has no file: somebody who went on with an older copy would draw more "
-            "often than the guarantee allows. Use batches, which are released once."
+            "A run with schedule='every-round' has no file, because resuming an older copy would draw more often than "
+            "the guarantee allows. Use batches, which are released once."
         )
 
     def play(
@@ -262,7 +259,7 @@ class EveryRound:
     ) -> tuple[Array, Integers]:
         """Regret at each checkpoint, shape (runs, checkpoints), and the pulls of each arm, shape (runs, arms)."""
         if checkpoints[-1] > self.horizon:
-            raise ArgumentError(f"The guarantee is for {self.horizon} rounds. Make the policy for a longer horizon.")
+            raise ArgumentError(f"The guarantee is for {self.horizon} rounds. Create a policy with a longer horizon.")
         (a, b), r = self.mechanism.alpha, self.mechanism.r
         successes = np.zeros((n_runs, len(means)), dtype=np.int64)
         pulls = np.zeros_like(successes)

@@ -1,4 +1,4 @@
-"""Whole runs of a bandit, by batches or by rounds, and their tables."""
+"""Runs of a bandit, by batches or by rounds, and their tables."""
 
 from collections import ChainMap
 from collections.abc import Hashable, Iterable, Sequence
@@ -19,13 +19,11 @@ from pymc_dirdp.sampling.bits import Bits
 if TYPE_CHECKING:
     import xarray as xr
 
-# What a bandit shows: what it released, and what to decide.
-
 
 def batches_table(
     arms: Sequence[Hashable], released: Sequence[Sequence[tuple[int, Output]]], mechanism: BatchMechanism, worth: Worth
 ) -> "xr.Dataset":
-    """One row a batch: its arm, its number in its arm, its size, and what was released by its name."""
+    """One row for each batch with its arm, its number in the arm, its size and its output."""
     import xarray as xr
 
     rows = [
@@ -44,7 +42,7 @@ def batches_table(
 
 
 def draws_table(arms: Sequence[Hashable], draws: Sequence[Sequence[float]]) -> "xr.Dataset":
-    """One row a round: the private draw of each arm."""
+    """One row for each round with the private draw of each arm."""
     import xarray as xr
 
     values = np.array(draws, dtype=np.float64).reshape(-1, len(arms))
@@ -54,7 +52,7 @@ def draws_table(arms: Sequence[Hashable], draws: Sequence[Sequence[float]]) -> "
 def decision_tree(
     arms: Sequence[Hashable], beliefs: Sequence[GridBelief], worth: Worth, draws: int, rng: np.random.Generator
 ) -> "xr.DataTree":
-    """Draws of the mean rewards, and for each arm its mean, its chance to be the best, and what it loses."""
+    """Draws of the mean rewards, and for each arm its mean, its probability to be the best, and its expected loss."""
     import xarray as xr
 
     shares = np.stack([belief.draw(draws, rng) for belief in beliefs], axis=-1)
@@ -77,25 +75,22 @@ def decision_tree(
     )
 
 
-# A run in batches: each is released once, and never forgotten.
-
-
 @final
 class BatchRun:
-    """The batches of all arms, and what their releases say of the mean rewards.
+    """A run in batches, each of which is released once, and the posteriors of the mean rewards.
 
     Parameters
     ----------
     design : Design
         The public rules.
     state : State
-        What was released, and the open batches.
+        The released and the open batches.
     bits : Bits
-        For noise and coins.
+        Random bits for noise and coins.
     rng : numpy Generator
-        For choices, which are made of what was released.
+        Random numbers for choices, which depend on released batches only.
     places : sequence of int
-        The arms that are chosen.
+        The active arms.
     """
 
     def __init__(
@@ -103,7 +98,7 @@ class BatchRun:
     ) -> None:
         self.design, self.state, self._bits, self._rng, self._chosen = design, state, bits, rng, list(places)
         self.file: StateFile | None = None
-        # Computed when they are asked for: a text of many batches may be opened only to be shown.
+        # Computed on demand, because a text of many batches may be opened only for display.
         self._beliefs: dict[int, GridBelief] = {}
         self._ahead: list[int] = []
 
@@ -114,7 +109,7 @@ class BatchRun:
         return self._beliefs[place]
 
     def settle(self, settings: Settings[Design]) -> None:
-        """Choose among other arms from now on; those that are new have no rewards yet."""
+        """Change the active arms. New arms have no rewards yet."""
         if self.file is not None:
             self.file.settle(settings.to_json())
         cells = len(self.design.mechanism.worths)
@@ -127,19 +122,19 @@ class BatchRun:
     def choose(self, size: int) -> list[int]:
         """The arms of the next visitors, each by a draw of all mean rewards from their posteriors."""
         while len(self._ahead) < size:
-            # Arms are drawn so many at a time; they are thrown away when a batch is released.
+            # Arms are drawn in advance, and discarded when a batch is released.
             theta = np.stack([self._belief(place).draw(max(512, size), self._rng) for place in self._chosen])
             self._ahead += [self._chosen[arm] for arm in theta.argmax(axis=0).tolist()]
         return [self._ahead.pop() for _ in range(size)]
 
     def add(self, rewards: Iterable[tuple[int, Fraction, str | None]]) -> None:
-        """Put rewards in [0, 1] into the open batches of their arms, all of them or none.
+        """Add rewards in [0, 1] to the open batches of their arms, all of them or none.
 
-        They are counted in a copy of the state, which takes its place once what it releases is in the file. A reward of
-        a person who gave enough of them is left out.
+        A copy of the state counts them, and replaces the state once its outputs are in the file. Rewards of a person
+        beyond the maximum are ignored.
         """
         previous_state, finished = self.state, list[tuple[int, int, int, Output]]()
-        people = ChainMap({}, previous_state.people)  # What is written to it goes to the first.
+        people = ChainMap({}, previous_state.people)  # Writes go to the first mapping.
         after = State(list(previous_state.released), list(previous_state.open), people)
         for arm, reward, fingerprint in rewards:
             finished += self._closed(after, arm)
@@ -154,7 +149,7 @@ class BatchRun:
         for arm, _, size, output in finished:
             if arm in beliefs:
                 beliefs[arm] = beliefs[arm].and_batch(size, output)
-        # All that can fail comes before this line.
+        # Everything that can fail comes before this line.
         if self.file is not None and finished:
             self.file.release(after, finished)
         previous_state.people.update(people.maps[0])
@@ -164,7 +159,7 @@ class BatchRun:
             self._ahead.clear()
 
     def _closed(self, state: State, arm: int) -> list[tuple[int, int, int, Output]]:
-        """Draw what is released of the open batch of an arm if it is full: arm, number, size and output."""
+        """Release the open batch of an arm if it is full, and return its arm, number, size and output."""
         released, batch = state.released[arm], state.open[arm]
         size = self.design.next_size(sum(pulls for pulls, _ in released))
         if batch.pulls < size:
@@ -174,25 +169,22 @@ class BatchRun:
         return [(arm, len(released), size, output)]
 
     def beliefs(self, *, everywhere: bool = False) -> Sequence[GridBelief]:
-        """The posterior of each arm that is chosen, or of the retired ones, too."""
+        """The posterior of each active arm, and of retired arms if `everywhere`."""
         return tuple(self._belief(place) for place in (range(len(self.state.released)) if everywhere else self._chosen))
 
     def table(self, arms: Sequence[Hashable], worth: Worth) -> "xr.Dataset":
-        """What was released, batch by batch."""
+        """The released batches."""
         return batches_table(arms, self.state.released, self.design.mechanism, worth)
 
     def so_far(self, arms: Sequence[Hashable]) -> Sequence[tuple[str, str]]:
-        """How far the run has come, for a report."""
+        """The progress of the run, for a report."""
         counts = [len(item) for item in self.state.released]
         return [(str(arm), f"{n} batch{'es' * (n != 1)} released") for arm, n in zip(arms, counts, strict=True)]
 
 
-# A run with a private draw of every arm in every round: all rewards are released again and again.
-
-
 @final
 class RoundRun:
-    """The rewards of all arms, and the draws that were taken.
+    """A run with a private draw of every arm in every round, each from all rewards.
 
     Parameters
     ----------
@@ -201,7 +193,7 @@ class RoundRun:
     state : State
         Its open batches hold all rewards, and are never closed.
     bits : Bits
-        For draws and coins.
+        Random bits for draws and coins.
     """
 
     def __init__(self, design: EveryRound, state: State, bits: Bits) -> None:
@@ -210,12 +202,12 @@ class RoundRun:
         self._draws: list[tuple[float, ...]] = []
 
     def choose(self, size: int) -> list[int]:
-        """The arms of the next visitors; each is a round with a draw of every arm."""
+        """The arms of the next visitors, with one round for each visitor."""
         n_left = self.design.horizon - len(self._draws)
         if size > n_left:
             raise ArgumentError(
-                f"The guarantee is for {self.design.horizon} rounds, of which {n_left} are left. Make a bandit with a "
-                "longer horizon before it begins, or use batches, whose guarantee is for a run of any length."
+                f"The guarantee is for {self.design.horizon} rounds, and {n_left} are left. Use batches, whose "
+                "guarantee is for a run of any length, or start a new run with a longer horizon."
             )
         return [self._round() for _ in range(size)]
 
@@ -233,16 +225,16 @@ class RoundRun:
         self.state.open = counted
 
     def beliefs(self, *, everywhere: bool = False) -> NoReturn:
-        """Refused: there are only the draws."""
+        """Raise an error, because a run by rounds has only its draws."""
         raise ArgumentError(
-            "Use batches, by leaving schedule= out: with schedule='every-round' all draws come from the same rewards, "
-            "so there is no posterior beside the draws in `released`."
+            "Leave schedule= out to use batches: with schedule='every-round' all draws come from the same rewards, so "
+            "there is no posterior except the draws in `released`."
         )
 
     def table(self, arms: Sequence[Hashable], worth: Worth) -> "xr.Dataset":
-        """What was released, round by round."""
+        """The released draws."""
         return draws_table(arms, self._draws)
 
     def so_far(self, arms: Sequence[Hashable]) -> Sequence[tuple[str, str]]:
-        """How far the run has come, for a report."""
+        """The progress of the run, for a report."""
         return [("rounds", f"{len(self._draws)} of {self.design.horizon} are over")]

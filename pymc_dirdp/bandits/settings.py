@@ -19,12 +19,10 @@ from pymc_dirdp.literals import Schedule, options_of
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.texts.codec import facts_of, fields_of
 
-# Rewards as they are reported: labels of arms, numbers, and categories of public worth.
-
 
 @final
 class Worth:
-    """What a reported reward is worth, on the scale from 0 to 1 that the sampler learns, and back.
+    """The worth of a reported reward on the scale from 0 to 1 that the sampler learns, and its inverse.
 
     Parameters
     ----------
@@ -41,7 +39,7 @@ class Worth:
         return len(self._utilities or ())
 
     def checked(self, reward: object) -> Fraction:
-        """A reward as an exact number in [0, 1]. Errors contain no reward."""
+        """The worth of a reward as an exact number in [0, 1]. Errors contain no reward."""
         if self._utilities is None:
             return _in_unit_interval(reward)
         if not isinstance(reward, str) or reward not in self._utilities:
@@ -52,23 +50,23 @@ class Worth:
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """The different worths on the scale from 0 to 1, ascending; none for rewards that are numbers."""
+        """The distinct worths on the scale from 0 to 1, ascending; none for rewards that are numbers."""
         return tuple(sorted({float(self.checked(name)) for name in self._utilities or ()}))
 
     def by_level(self, values: Sequence[float]) -> tuple[float, ...]:
-        """Sums over the categories of each worth, of a number for each category."""
+        """Sums of the values of categories with the same worth."""
         levels, sums = self.levels, dict.fromkeys(self.levels, 0.0)
         for name, value in zip(self._utilities or (), values, strict=True):
             sums[float(self.checked(name))] += value
         return tuple(sums[level] for level in levels)
 
     def back(self, share: Any) -> Any:
-        """Mean rewards in the units of the worth."""
+        """Mean rewards in the units of `utilities`."""
         return self._least + self.span * share
 
 
 def as_list(arm: Any, reward: Any, person: Any) -> tuple[list[Any], list[Any], list[Any]]:
-    """Arms, rewards and people one by one. A label is a text or a number, so anything longer is a list of labels."""
+    """Lists of arms, rewards and people. A label is a text or a number, so anything with a length is a list."""
     if isinstance(arm, str) or not hasattr(arm, "__len__"):
         return [_to_plain(arm)], [reward], [_to_plain(person)]
     if not hasattr(reward, "__len__"):
@@ -76,7 +74,7 @@ def as_list(arm: Any, reward: Any, person: Any) -> tuple[list[Any], list[Any], l
     people = [None] * len(arm) if person is None else person
     if isinstance(people, str) or not hasattr(people, "__len__") or not len(arm) == len(reward) == len(people):
         raise ArgumentError("Expected as many rewards, and people if they are given, as arms.")
-    # NumPy's labels are those of Python.
+    # Convert NumPy's labels to Python's.
     arms, rewards, persons = (np.asarray(column, dtype=object).tolist() for column in (arm, reward, people))
     return [_to_plain(item) for item in arms], rewards, [_to_plain(item) for item in persons]
 
@@ -86,7 +84,7 @@ def _to_plain(label: Any) -> Any:
 
 
 def checked_labels(arms: Sequence[Hashable]) -> tuple[str | int, ...]:
-    """The labels of the arms, which a file can hold and distinguish."""
+    """Distinct labels of the arms that a file can hold."""
     if not isinstance(arms, Iterable):
         raise ArgumentError(f'Expected the names of the arms, such as ["a", "b"], got {type_name(arms)}.')
     labels = (arms,) if isinstance(arms, str) else tuple(arms)
@@ -100,19 +98,21 @@ def checked_labels(arms: Sequence[Hashable]) -> tuple[str | int, ...]:
 
 
 def checked_utilities(utilities: Mapping[str, float] | None) -> dict[str, float] | None:
-    """The worth of each category, of which at least two differ."""
+    """The worth of each category, with at least two different values."""
     if utilities is None:
         return None
     if not isinstance(utilities, Mapping) or not all(isinstance(name, str) for name in utilities):
         raise ArgumentError("Expected utilities to be a mapping from the names of categories to numbers.")
     worths = {name: at_least(-math.inf, utilities=value) for name, value in utilities.items()}
     if len(set(worths.values())) < 2:
-        raise ArgumentError("Expected utilities of at least two different numbers; else there is nothing to learn.")
+        raise ArgumentError(
+            "Expected utilities of at least two different numbers, so that there is something to learn."
+        )
     return worths
 
 
 def _in_unit_interval(reward: object) -> Fraction:
-    """A reward as the exact number that the double is. Errors contain no reward."""
+    """The exact value of a reward as a double. Errors contain no reward."""
     try:
         value = float(reward)  # type: ignore[arg-type]
     except (OverflowError, TypeError, ValueError):
@@ -127,9 +127,6 @@ def _in_unit_interval(reward: object) -> Fraction:
     return Fraction(value)
 
 
-# What a bandit is made with and never changes: its arms, its guarantee, its rules, and whom it protects.
-
-
 REWARD = "reward"
 """The unit of a guarantee about single rewards, in a ledger. Any other unit is a name for people."""
 
@@ -139,25 +136,25 @@ _KEY_BYTES = 32
 @final
 @dataclass(frozen=True)
 class Settings[Rules: Design | EveryRound]:
-    """All that a run keeps for ever, and its public set of arms.
+    """The permanent settings of a run, and its public set of arms.
 
     Attributes
     ----------
     arms : tuple of labels
-        All that there ever were; new ones come at the end.
+        All current and retired arms. New arms come last.
     guarantee : Guarantee
     design : Design or EveryRound
         The public rules, which satisfy the guarantee.
     unit : str
-        Whom the guarantee protects: "reward", or a name for people.
+        The unit of privacy: "reward", or a name for people.
     utilities : dict of str to float, or None
         The worth of each category.
     seeded : bool
-        Whether the run can be computed again.
+        Whether a seed can reproduce the run.
     key : bytes
-        Makes the fingerprints of people: a secret.
+        Secret key of the fingerprints of people.
     retired : tuple of labels
-        The arms that are not chosen any more, sorted by their place among the arms.
+        The retired arms, in the order of `arms`.
     """
 
     arms: tuple[str | int, ...]
@@ -173,7 +170,7 @@ class Settings[Rules: Design | EveryRound]:
         checked_labels(self.arms)
         one_line(unit=self.unit)
         checked_utilities(self.utilities)
-        # True is 1 in Python, and not the same in a text.
+        # True equals 1 in Python, but not in a text.
         if [repr(label) for label in self.retired] != [repr(label) for label in self.arms if label in self.retired]:
             raise ArgumentError("Expected the retired arms to be among the arms, each once, in the same order.")
         if len(self.retired) == len(self.arms):
@@ -183,11 +180,11 @@ class Settings[Rules: Design | EveryRound]:
 
     @property
     def places(self) -> list[int]:
-        """The places of the arms that are chosen, among all arms."""
+        """The places of the active arms among all arms."""
         return [place for place, label in enumerate(self.arms) if label not in self.retired]
 
     def with_arm(self, label: Hashable) -> Self:
-        """The settings with one more arm, or with one that was retired."""
+        """The settings with a new arm, or with a retired arm made active."""
         (label,) = checked_labels([label])
         if label in self.retired:
             return replace(
@@ -196,7 +193,7 @@ class Settings[Rules: Design | EveryRound]:
         return replace(self, arms=checked_labels([*self.arms, label]))
 
     def without_arm(self, label: Hashable) -> Self:
-        """The settings without an arm, whose place stays."""
+        """The settings with a retired arm. Its place does not change."""
         return replace(
             self,
             retired=tuple(
@@ -206,7 +203,7 @@ class Settings[Rules: Design | EveryRound]:
 
     @property
     def worth(self) -> Worth:
-        """What rewards are worth."""
+        """The worth of rewards."""
         return Worth(self.utilities)
 
     @property
@@ -216,11 +213,11 @@ class Settings[Rules: Design | EveryRound]:
 
     @property
     def contribution(self) -> str | None:
-        """What a ledger says of the rewards of a person; None where single rewards are protected."""
+        """Text for a ledger about the rewards of a person; None if the unit is a reward."""
         return None if self.unit == REWARD else f"{self.rewards} reward{'s' * (self.rewards > 1)} of a run"
 
     def fingerprint(self, person: object) -> str | None:
-        """What stands for a person in memory and in a file; None where single rewards are protected."""
+        """A pseudonym for a person in memory and in a file; None if the unit is a reward."""
         if self.unit == REWARD:
             if person is not None:
                 raise ArgumentError("person= is for a bandit with contribution=, which protects people.")
@@ -228,59 +225,56 @@ class Settings[Rules: Design | EveryRound]:
         name = identifier(person)
         if name is None:
             raise ArgumentError(
-                "This bandit protects people, so it has to know whose reward this is: pass person=, an integer or a "
-                "text that is not empty and whose characters can all be seen."
+                "Pass person=, an integer or a text of visible characters that is not empty: this bandit protects "
+                "people, so it must know whose reward this is."
             )
         return hashlib.blake2b(name.encode(), key=self.key, digest_size=16).hexdigest()
 
     def to_json(self) -> str:
-        """The settings as a file holds them."""
+        """The settings as a text for a file."""
         names = ("arms", "retired", "guarantee", "design", "unit", "utilities", "seeded")
         facts = {name: facts_of(getattr(self, name)) for name in names}
         return json.dumps(facts | {"guarantee": json.dumps(facts["guarantee"]), "key": self.key.hex()})
 
     @classmethod
     def from_json(cls, text: str) -> "Settings[Design]":
-        """The settings of a file, each of them checked.
+        """The validated settings of a file.
 
         Raises
         ------
         ValueError
-            If a fact is not what it should be. Errors of wrong types and of missing facts are raised as they come.
+            If a value is invalid. Wrong types and missing values raise other errors.
         """
         facts: dict[str, Any] = json.loads(text)
         key, design = bytes.fromhex(facts.pop("key")), Design.from_dict(facts.pop("design"))
         facts["guarantee"] = json.loads(facts["guarantee"])
         settings = Settings(key=key, design=design, **fields_of(Settings, facts, without=("key", "design")))
-        # The grammar is closed: what was understood is written again.
+        # The grammar is closed, so writing the settings must yield the same text.
         if settings.to_json() != text:
             raise ArgumentError("it is not written as this library writes it")
-        # A shorter key could be guessed, and several rewards of somebody are not the guarantee about single ones.
+        # A shorter key could be guessed. A guarantee about single rewards has one reward for each unit.
         if len(key) != _KEY_BYTES or (settings.unit == REWARD and settings.rewards > 1):
             raise ArgumentError("invalid bandit settings: the key for people is too short, or the unit is wrong")
         if not settings.design.privacy.satisfies(settings.guarantee):
-            raise ArgumentError(f"The mechanism does not keep {settings.guarantee}.")
+            raise ArgumentError(f"The mechanism does not satisfy {settings.guarantee}.")
         return settings
 
 
 def unit_of(contribution: int | None, unit: str | None) -> str:
-    """Whom a run protects: single rewards, or people under the name that a ledger has for them."""
+    """The unit of privacy of a run: single rewards, or the ledger's name for people."""
     if contribution is None:
         if unit not in (None, REWARD):
             raise ArgumentError(
-                f"unit={one_line(unit=unit)!r} names people, and without contribution= a run protects single rewards. "
-                "Pass contribution=, the number of rewards that each of them gives at most; or leave unit= out."
+                f"Pass contribution=, the maximum number of rewards of one person, or leave unit= out: "
+                f"unit={one_line(unit=unit)!r} names people, and without contribution= a run protects single rewards."
             )
         return REWARD
     if unit == REWARD:
         raise ArgumentError(
-            "Pass unit= as a word for the people, such as unit='visitor': with contribution= the guarantee is for "
-            "people, and unit='reward' would state a weaker one."
+            "Pass a word for people, such as unit='visitor': with contribution= the guarantee is for people, and "
+            "unit='reward' would state a weaker one."
         )
     return "person" if unit is None else one_line(unit=unit)
-
-
-# When rewards are released: once in a batch, or in every round.
 
 
 def rules_of(
@@ -298,9 +292,9 @@ def rules_of(
     ----------
     guarantee : Guarantee
     schedule, horizon, prior
-        As for :class:`pymc_dirdp.ThompsonSampler`.
+        See :class:`pymc_dirdp.ThompsonSampler`.
     worth : Worth
-        What rewards are worth.
+        The worth of rewards.
     **of_batches
         `mechanism`, `first_batch`, `growth` and `contribution`, which are for batches only.
     """
@@ -319,14 +313,14 @@ def rules_of(
             parameters = worth.by_level(parameters)
         rewards = 1 if contribution is None else contribution
         return Design.of(guarantee, prior=parameters, rewards=rewards, worths=worth.levels, **of_batches)
-    # What is only for batches, and what it is if nobody says it.
+    # Options of batches, with their defaults.
     unsaid = {"mechanism": (None,), "first_batch": (None,), "growth": (1.0,), "contribution": (None,)}
     for name, value in of_batches.items():
         if value not in unsaid[name]:
             raise ArgumentError(f"{name}= is for batches: leave it out, or leave schedule='every-round' out.")
     if horizon is None:
         raise ArgumentError(
-            "schedule='every-round' draws from the same rewards in each round, so its guarantee is for a fixed number "
-            "of rounds: pass horizon=. Or leave schedule= out, for a run of any length."
+            "Pass horizon=: schedule='every-round' draws from the same rewards in each round, so its guarantee is for "
+            "a fixed number of rounds. Or leave schedule= out, for a run of any length."
         )
     return EveryRound(guarantee, horizon, (1.0, 1.0) if prior is None else prior)

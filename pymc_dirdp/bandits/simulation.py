@@ -1,4 +1,4 @@
-"""Simulated runs of bandits, one by one or many at once, and the least regret that privacy allows."""
+"""Simulated runs of bandits, and a lower bound on the regret under privacy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,25 +21,23 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
-# What no private policy can beat in the long run.
-
 
 @user_facing
 def bandit_lower_bound(means: ArrayLike, epsilon: float) -> float:
-    """The least regret that a policy with pure privacy can have, as a multiple of the logarithm of the horizon.
+    """Asymptotic lower bound on the regret of a policy with pure privacy, over the logarithm of the horizon.
 
     Parameters
     ----------
     means : array_like, shape (arms,)
         Mean rewards of at least two Bernoulli arms, strictly between 0 and 1.
     epsilon : float
-        Of pure differential privacy for the whole run; may be infinite, for policies without privacy.
+        Epsilon of pure differential privacy for the whole run; infinite for policies without privacy.
 
     Returns
     -------
     constant : float
-        For every policy that is good for all means, `regret / log(horizon)` comes down to this at best. It is about
-        horizons without end, and says little where few rounds were played.
+        Limit inferior of `regret / log(horizon)` for every policy that is consistent for all means. The bound is
+        asymptotic and has little meaning for few rounds.
 
     References
     ----------
@@ -61,9 +59,9 @@ def bandit_lower_bound(means: ArrayLike, epsilon: float) -> float:
 
 
 def divergence(x: Array, y: Array | float, epsilon: float) -> Array:
-    """The information of a private observation: the least `epsilon abs(z - x) + kl(z, y)` over z, for `x <= y`.
+    """The information of a private observation: the minimum of `epsilon abs(z - x) + kl(z, y)` over z, for `x <= y`.
 
-    Without limit of privacy it is the Kullback-Leibler divergence of two Bernoulli distributions.
+    Without privacy it is the Kullback-Leibler divergence of two Bernoulli distributions.
     """
     least = y * np.exp(-epsilon) / (1 - y + y * np.exp(-epsilon))
     loss = _kl(x, y)
@@ -82,12 +80,9 @@ def checked_means(means: ArrayLike) -> Array:
     return mu
 
 
-# Made-up bandits: the regret of a policy over many runs, exactly and batch by batch.
-
-
 @runtime_checkable
 class Policy(Protocol):
-    """A rule for choosing arms that can play many runs by itself.
+    """A rule for choosing arms that can simulate many runs.
 
     Examples
     --------
@@ -107,22 +102,22 @@ class Policy(Protocol):
 @final
 @dataclass(frozen=True, eq=False)
 class BanditRuns:
-    """What many runs of a policy lost.
+    """The regret of many simulated runs of a policy.
 
     Attributes
     ----------
     name : str
-        Of the policy.
+        Name of the policy.
     means : array, shape (arms,)
         The true mean rewards.
     checkpoints : array of int, shape (checkpoints,)
         Rounds.
     regret : array, shape (runs, checkpoints)
-        What was lost until then against always pulling the best arm, in expectation given the pulls.
+        Cumulative regret against always pulling the best arm, in expectation given the pulls.
     pulls : array of int, shape (runs, arms)
-        How often each arm was pulled in all.
+        Number of pulls of each arm.
     epsilon : float
-        Of pure privacy; infinite if there is none.
+        Epsilon of pure privacy; infinite if there is none.
 
     Examples
     --------
@@ -160,16 +155,16 @@ def simulate_bandit(
     random_seed: Seed = None,
     progressbar: bool = True,
 ) -> BanditRuns:
-    """Play a policy many times on made-up Bernoulli arms.
+    """Simulate many runs of a policy on Bernoulli arms.
 
-    A private Thompson sampler is played batch by batch, not round by round: between two releases the probability of
+    A private Thompson sampler is simulated batch by batch, not round by round. Between two releases the probability of
     each arm is fixed, so the number of pulls until the next batch is full has a known distribution. The result has the
     distribution of the sampler itself, and a run of a million rounds takes some milliseconds.
 
     Parameters
     ----------
     policy : ThompsonSampler, or an object with `name` and `play`
-        A sampler lends its rules; what it has learned is not used, and it is not changed.
+        Only the rules of a sampler are used. Its data are neither used nor changed.
     means : array_like, shape (arms,) or (arms, categories)
         True mean rewards, in [0, 1]; or, for a sampler with `utilities`, the shares of the categories of each arm, in
         the order of `utilities`. `mechanism="counts"` needs shares.
@@ -177,8 +172,8 @@ def simulate_bandit(
         Number of rounds.
     n_runs : int, default 200
     checkpoints : sequence of int, optional
-        Rounds at which regret is recorded; the horizon is added. Inside a batch regret is a straight line, which is
-        exact in the mean.
+        Rounds at which regret is recorded; the horizon is added. Regret is interpolated linearly inside a batch, which
+        is exact in the mean.
     random_seed : int, SeedSequence, Generator or None
         A seed does not affect privacy here, because no data are used.
     progressbar : bool, default True
@@ -186,7 +181,7 @@ def simulate_bandit(
     Returns
     -------
     runs : BanditRuns
-        Regret is in mean rewards from 0 to 1; with `utilities` in the largest difference of worths.
+        Regret is in mean rewards from 0 to 1; with `utilities` in units of the largest difference of worths.
 
     Examples
     --------
@@ -210,7 +205,7 @@ def simulate_bandit(
         if shares is None or shares.shape[1] != cells:
             shares = np.stack([1 - mu, mu], axis=1)
         if shares.shape[1] != cells:
-            raise ArgumentError("mechanism='counts' counts categories: pass the shares of the categories of each arm.")
+            raise ArgumentError("Pass the shares of the categories of each arm: mechanism='counts' counts categories.")
         policy = BatchSimulation(policy, shares)
     if not isinstance(policy, Policy):
         raise ArgumentError(f"Expected a ThompsonSampler or an object with name and play, got {type_name(policy)}.")
@@ -219,7 +214,7 @@ def simulate_bandit(
 
 
 def _of_categories(policy: object, means: ArrayLike) -> tuple[Array, Array]:
-    """Mean rewards of arms from 0 to 1, and the shares of the different worths."""
+    """Mean rewards of arms from 0 to 1, and the shares of the distinct worths."""
     worth = policy._settings.worth if isinstance(policy, ThompsonSampler) else Worth(None)
     shares = numbers_or_none(means)
     names = len(worth)
@@ -227,17 +222,17 @@ def _of_categories(policy: object, means: ArrayLike) -> tuple[Array, Array]:
         raise ArgumentError(
             f"Expected the shares of {names} categories for each of at least two arms."
             if names
-            else "Shares of categories are for a ThompsonSampler with utilities=; pass a mean reward for each arm."
+            else "Pass a mean reward for each arm: shares of categories are for a ThompsonSampler with utilities=."
         )
     if np.any(shares < 0) or not np.allclose(shares.sum(axis=1), 1, rtol=0, atol=1e-9):
-        raise ArgumentError("Expected shares of at least 0 that add up to 1 for each arm.")
+        raise ArgumentError("Expected shares of at least 0 that sum to 1 for each arm.")
     by_level = np.array([worth.by_level(row) for row in shares / shares.sum(axis=1, keepdims=True)])
     return by_level @ np.array(worth.levels), by_level
 
 
 def _checkpoints(horizon: int, checkpoints: Sequence[int] | None) -> Integers:
     if checkpoints is None:
-        # The default number of checkpoints, which are even in the logarithm of the round.
+        # The default checkpoints are even in the logarithm of the round.
         rounds = np.unique(np.geomspace(min(10, horizon), horizon, 40).round().astype(np.int64))
     else:
         rounds = np.unique([integer(1, checkpoints=number) for number in checkpoints] + [horizon]).astype(np.int64)
@@ -251,12 +246,12 @@ def _checkpoints(horizon: int, checkpoints: Sequence[int] | None) -> Integers:
 class BatchSimulation:
     """Runs of :class:`pymc_dirdp.ThompsonSampler` on Bernoulli arms, with the distribution of the sampler itself.
 
-    Rounds are put at the points of a Poisson process. Then the pulls of the arms are independent Poisson processes,
-    whose rates are the probabilities of the arms, as long as no batch ends; the open batch of an arm is full after a
-    time with a Gamma distribution, and until the first of these times the other arms have binomial numbers of pulls.
+    Rounds are the points of a Poisson process. Until a batch ends, the pulls of the arms are then independent Poisson
+    processes, with the probabilities of the arms as rates. The time until the open batch of an arm is full has a Gamma
+    distribution, and up to the first of these times the other arms have binomial numbers of pulls.
 
-    The posteriors live on a grid that all runs share. One that is narrower than a cell is widened to it, which is .0004
-    in a mean reward near a half and less elsewhere.
+    The posteriors of all runs share a grid. A posterior narrower than a cell is widened to the cell, which is at most
+    .0008 wide in the mean reward.
 
     Parameters
     ----------
@@ -264,7 +259,7 @@ class BatchSimulation:
         The public rules.
     shares : array, shape (arms, cells), optional
         The true shares of the cells of the mechanism, for rewards that are counted by category. By default rewards are
-        0 or 1 with the means that are played.
+        0 or 1, with the means of :meth:`play`.
     """
 
     def __init__(self, design: Design, shares: Array | None = None) -> None:
@@ -290,7 +285,7 @@ class BatchSimulation:
                 rounds, lost_reward = runs.rounds.copy(), runs.pulls @ gaps
                 runs.step(horizon)
                 after, total = runs.rounds, runs.pulls @ gaps
-                # Inside a batch the order of pulls is exchangeable, so regret is a straight line on average.
+                # Inside a batch the order of pulls is exchangeable, so mean regret is linear.
                 share = (checkpoints - rounds[:, None]) / np.maximum(after - rounds, 1)[:, None]
                 inside = (share > 0) & (share <= 1)
                 line = lost_reward[:, None] + share * (total - lost_reward)[:, None]
@@ -319,7 +314,7 @@ class _Runs:
         self._logs -= self._logs.max(axis=-1, keepdims=True)
 
     def step(self, horizon: int) -> None:
-        """Play every run until one of its batches is full, or to the horizon."""
+        """Simulate every run until one of its batches is full, or to the horizon."""
         runs = self.active
         rates = best_probabilities(self._weights[runs])
         missing = self._sizes[runs] + self._finished[runs] - self.pulls[runs]
@@ -333,7 +328,7 @@ class _Runs:
         pulled[index, first] = missing[index, first]
         full = self.rounds[runs] + pulled.sum(axis=1) <= horizon
         for i in np.flatnonzero(~full):
-            # The horizon comes before: all pulls but the last one are in any order.
+            # The horizon comes first. All pulls but the last are in random order.
             pulled[i, first[i]] -= 1
             n_left = horizon - self.rounds[runs[i]]
             pulled[i] = _subsample(pulled[i], int(n_left), self.rng)
@@ -353,22 +348,21 @@ class _Runs:
         self._sizes[run, arm] = self.design.next_size(int(self._finished[run, arm]))
 
     def _believed(self, run: int, arm: int, size: int, output: Any, *, nothing: float = 35.0) -> Array:
-        """The weights of the grid once a batch is released.
+        """The weights of the grid after a batch is released.
 
-        Log-weights below the largest by more than `nothing` are nothing: the arm is best there with less than one in
-        1e15.
+        Log-weights that lie more than `nothing` below the largest are set to 0. The probability of the arm to be the
+        best there is below 1e-15.
         """
         mechanism, grid = self.design.mechanism, self.simulation._grid
         if isinstance(mechanism, BatchCounts):
             batches = self._released[run, arm] = (*self._released.get((run, arm), ()), (size, output))
-            # Samples of the true counts of an arm whose categories are counted.
             return ShareBelief(self.design.prior, mechanism, batches, grid, sweeps=400).weights
         logs = self._logs[run, arm]
-        # Likelihoods of batches up to this size are cached, because many runs meet them again.
+        # Likelihoods of batches up to this size are cached, because they occur in many runs.
         if size <= 512:
             logs += self.simulation._likelihood(output, size)
         else:
-            # Where the posterior has vanished it need not be looked at again.
+            # Skip cells where the posterior has vanished.
             live = logs > -4 * nothing
             logs[live] += mechanism.log_likelihood(output, size, grid.means[live])
             logs[~live] = -np.inf
@@ -378,13 +372,13 @@ class _Runs:
 
 
 def _subsample(pulls: Integers, number: int, rng: np.random.Generator, *, max_count: int = 10**9) -> Integers:
-    """How many of each arm are among the first `number` of some pulls in random order.
+    """Number of pulls of each arm among the first `number` pulls in random order.
 
-    NumPy draws hypergeometric numbers from fewer pulls than `max_count`.
+    NumPy draws hypergeometric numbers only for fewer pulls than `max_count`.
     """
     subsample = np.zeros_like(pulls)
     while pulls.sum() >= max_count:
-        # Each pull is in the earlier half of the time or the later, like the toss of a coin.
+        # A fair coin decides whether a pull is in the earlier or the later half of the time.
         early = rng.binomial(pulls, 0.5)
         if early.sum() >= number:
             pulls = early
@@ -392,7 +386,7 @@ def _subsample(pulls: Integers, number: int, rng: np.random.Generator, *, max_co
             subsample, pulls, number = subsample + early, pulls - early, number - int(early.sum())
     n_left = int(pulls.sum())
     for arm, count in enumerate(pulls.tolist()):
-        # One arm after the other, because the joint distribution of NumPy takes time for each pull.
+        # One arm after the other, because NumPy's multivariate draw takes time for each pull.
         n_left -= count
         drawn_count = rng.hypergeometric(count, n_left, number) if number and count else 0
         subsample[arm] += drawn_count

@@ -1,4 +1,4 @@
-"""The state of a bandit in one file: what was released, and the sums of the batches that are open."""
+"""The state of a bandit in one file: its released batches, and the sums of its open batches."""
 
 import errno
 import os
@@ -16,20 +16,20 @@ from pymc_dirdp.bandits.settings import REWARD, Settings
 from pymc_dirdp.checks import file_path
 from pymc_dirdp.errors import DirdpError, ReleaseError
 
-# In version 1 the fingerprints of 5 and "5" were different, and up to 3 those of "Ann" and "ann"; up to 2 a batch was a
-# number of pulls and a sum.
+# Version 1 distinguished the fingerprints of 5 and "5", and versions up to 3 those of "Ann" and "ann". Versions up to 2
+# stored a number of pulls and a sum for each batch.
 _VERSION = 4
 
 
 @dataclass(frozen=True)
 class OpenBatch:
-    """The batch of an arm that is not released yet: how many rewards are in each cell, which is a secret."""
+    """The secret counts of an arm's batch that is not released yet."""
 
     counts: tuple[int, ...] = (0, 0)
 
     @property
     def pulls(self) -> int:
-        """How many rewards it has."""
+        """Number of rewards."""
         return sum(self.counts)
 
     def plus(self, cell: int) -> "OpenBatch":
@@ -42,16 +42,16 @@ class OpenBatch:
 
 @dataclass
 class State:
-    """All that changes while a bandit runs.
+    """The state of a bandit, which changes as it runs.
 
     Attributes
     ----------
     released : list of list of (int, Output)
-        For each arm the sizes and outputs of its finished batches: public.
+        For each arm the sizes and outputs of its finished batches, which are public.
     open : list of OpenBatch
-        For each arm the batch that is being filled: secret.
+        For each arm the open batch, which is secret.
     people : mapping of str to int
-        How many rewards of each person were used, by a keyed fingerprint of the person: secret.
+        Number of rewards used of each person, by a keyed fingerprint of the person. It is secret.
     """
 
     released: list[list[tuple[int, Output]]]
@@ -78,16 +78,16 @@ def _numbers_of(text: str) -> Output:
 
 @final
 class StateFile:
-    """A file that one process at a time may write, and that never forgets a release.
+    """A file that one process at a time may write, and that has every release.
 
-    A batch is written as released, and its open sum erased, in one transaction before anybody acts on the output.
-    So whatever happens, its rewards are never released a second time. Each transaction that releases leaves a mark of
-    its own, which tells whether a transaction was made although an error was reported.
+    One transaction writes the output of a batch and erases its open sum, before the output is used. So its rewards are
+    never released twice. Each such transaction leaves a random mark, which shows whether it was committed although an
+    error was reported.
 
     Parameters
     ----------
     path : Path
-        Resolved now, not when it is used.
+        Resolved at construction.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -95,7 +95,7 @@ class StateFile:
         self._owner = self._tried = secrets.token_hex(16)
 
     def create(self, settings: str, state: State) -> None:
-        """Make the file, with the text of the settings. There must be none."""
+        """Create the file with the text of the settings. It must not exist."""
         self.refuse_unless_free()
         self._make_private()
         schema = (
@@ -112,13 +112,13 @@ class StateFile:
                 connection.execute("INSERT INTO bandit VALUES (?, ?, ?)", (_VERSION, settings, self._owner))
                 self._write(connection, state)
         except BaseException:
-            # Nothing but this process has seen the file, and no run is in it.
+            # Only this process knows the file, and it has no run.
             with suppress(OSError):
                 self.path.unlink()
             raise
 
     def _make_private(self) -> None:
-        """An empty file that only its owner may read. SQLite gives its journal the rights of the file."""
+        """Create an empty file that only its owner may read. SQLite gives its journal the same permissions."""
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
@@ -128,16 +128,14 @@ class StateFile:
             raise self._unusable(error) from None
 
     def refuse_unless_free(self) -> None:
-        """Never write over another run, and never begin one that cannot be written."""
+        """Check that the file does not exist and can be created."""
         if self.path.exists():
-            raise ReleaseError(
-                f"{self.path} exists. Continue the run that it holds by ThompsonSampler.load, or give another path."
-            )
+            raise ReleaseError(f"{self.path} exists. Continue its run by ThompsonSampler.load, or pass another path.")
         if not self.path.parent.is_dir():
-            raise ReleaseError(f"There is no folder {self.path.parent}. Make it, or give another path.")
+            raise ReleaseError(f"There is no folder {self.path.parent}. Create it, or pass another path.")
 
     def take_over(self) -> tuple[Settings[Design], State]:
-        """Read the file and become its only owner: any other process that still holds it can release nothing more."""
+        """Read the file and become its only owner. No other process can release from it any more."""
         if not self.path.exists():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
         with self._opened() as connection:
@@ -146,26 +144,26 @@ class StateFile:
         return settings, state
 
     def save(self, state: State) -> None:
-        """Write the open sums, and whatever was released."""
+        """Write the open sums and the released batches."""
         with self._opened() as connection:
             self._refuse_another_owner(connection)
             self._write(connection, state)
 
     def settle(self, settings: str) -> None:
-        """Write other settings. If it fails the file has the old ones or the new ones, and both go with its batches."""
+        """Write other settings. After a failure the file has the old or the new ones, and both fit its batches."""
         with self._opened() as connection:
             self._refuse_another_owner(connection)
             connection.execute("UPDATE bandit SET settings = ?", (settings,))
 
     def release(self, state: State, finished: Sequence[tuple[int, int, int, Output]]) -> None:
-        """Make releases durable, with all that they rest on; or raise an error, and then the file is as it was.
+        """Make releases durable, with the people they use; or raise an error and leave the file unchanged.
 
         Parameters
         ----------
         state : State
-            As it will be.
+            The state after the releases.
         finished : sequence of (int, int, int, Output)
-            Arm, number, size and output of each batch that the file does not hold yet.
+            Arm, number, size and output of each batch that is not in the file yet.
         """
         mark = secrets.token_hex(16)
         try:
@@ -183,11 +181,11 @@ class StateFile:
         self._owner = mark
 
     def _made(self, mark: str) -> bool:
-        """Whether the transaction with this mark is in the file for good, although an error was reported."""
+        """Whether the transaction with this mark was committed although an error was reported."""
         try:
             with self._opened() as connection:
                 ((owner,),) = connection.execute("SELECT owner FROM bandit").fetchall()
-                # This commit returns only when all before it is on the disk, too.
+                # This commit returns only when all earlier ones are on the disk, too.
                 connection.execute("UPDATE bandit SET owner = ?", (owner,))
         except ReleaseError:
             return False
@@ -209,7 +207,7 @@ class StateFile:
         if version != _VERSION:
             raise ReleaseError(
                 f"{self.path} has version {version!r} of the format, and this library reads version {_VERSION}. Finish "
-                "the run with the library that began it."
+                "the run with the version of the library that started it."
             )
         try:
             settings = Settings.from_json(text)
@@ -222,7 +220,7 @@ class StateFile:
             raise ReleaseError(f"{self.path} is damaged: its batches contradict its settings.") from error
 
     def _read_state(self, connection: sqlite3.Connection, settings: Settings[Design]) -> State:
-        """The state, every number of which has to be one that the rules allow."""
+        """The state, after a check that the rules allow every number."""
         design, arms = settings.design, len(settings.arms)
         released: list[list[tuple[int, Output]]] = [[] for _ in range(arms)]
         for arm, batch, size, text in connection.execute("SELECT * FROM released ORDER BY arm, batch"):
@@ -237,7 +235,7 @@ class StateFile:
         state.released = released
         for arm, batch, text in connection.execute("SELECT * FROM open"):
             arm_batches = released[_bounded_integer(arm, 0, arms - 1)]
-            # What was saved before a batch was released is a part of it, and must not enter the next one.
+            # Counts that were saved before the batch was released belong to it, and must not enter the next one.
             if _bounded_integer(batch, 0, len(arm_batches)) == len(arm_batches):
                 next_size = design.next_size(sum(batch_size for batch_size, _ in arm_batches))
                 counts = tuple(_bounded_integer(int(item), 0, next_size) for item in text.split(" "))
@@ -255,19 +253,19 @@ class StateFile:
         if owner == self._tried != self._owner:
             raise ReleaseError(
                 f"Load {self.path} again, and do not report the rewards of the last update again: it ended in an error "
-                "here, and the file holds what it released."
+                "here, but the file has its releases."
             )
         if owner != self._owner:
             raise ReleaseError(
-                f"Load {self.path} again to take over: another process has loaded it since and may release the open "
-                "batches, so this bandit releases nothing more."
+                f"Load {self.path} again to take over: another process has loaded it and may release the open batches, "
+                "so this bandit releases nothing more."
             )
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
         try:
             with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as connection:
-                # A commit returns only when everything is on the disk, and what was deleted is overwritten.
+                # A commit returns only when everything is on the disk, and deleted content is overwritten.
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA secure_delete = ON")
                 connection.execute("BEGIN IMMEDIATE")
@@ -285,14 +283,14 @@ class StateFile:
 
     def _unusable(self, error: Exception) -> ReleaseError:
         return ReleaseError(
-            f"{self.path} cannot be used as the state of a bandit ({type(error).__name__}). See that its folder can be "
-            "written and the disk has room; restore a damaged file from a copy only if no batch was released since the "
-            "copy was made."
+            f"{self.path} cannot be used as the state of a bandit ({type(error).__name__}). Check that its folder is "
+            "writable and the disk is not full. Restore a damaged file from a copy only if no batch was released after "
+            "the copy."
         )
 
 
 def _bounded_integer(value: object, low: int, high: int) -> int:
-    """An integer of a file between two bounds; SQLite keeps any kind of value in any column."""
+    """An integer of a file between two bounds. SQLite stores any type in any column."""
     if type(value) is not int or not low <= value <= high:
-        raise ValueError("A number is none, or out of its bounds.")
+        raise ValueError("A value is not an integer, or out of its bounds.")
     return value

@@ -1,4 +1,4 @@
-"""Thompson sampling that is private for the whole run: batches that are released once, and never forgotten."""
+"""Thompson sampling that is private for the whole run, with batches that are released once."""
 
 import os
 from collections.abc import Hashable, Mapping, Sequence
@@ -28,49 +28,49 @@ if TYPE_CHECKING:
 class ThompsonSampler(BanditView):
     """A bandit whose whole run, of any length, satisfies one guarantee for each reward.
 
-    Each arm has an open batch of rewards. When it is full, its sum is released once with noise; the posterior of the
-    arm is multiplied by the likelihood of the noisy sum, and nothing is forgotten. Between two releases arms are
-    chosen by draws from the posteriors, which cost nothing.
+    Each arm has an open batch of rewards. When it is full, its sum is released once with noise, and the posterior of
+    the arm is multiplied by the likelihood of the noisy sum. No data are discarded. Between two releases arms are
+    chosen by draws from the posteriors, at no privacy cost.
 
     Parameters
     ----------
     arms : sequence of labels
-        At least one; different from one another.
+        Distinct labels, at least one.
     guarantee : Guarantee
-        Of the whole run: all choices and all that is released, whatever its length.
+        The guarantee of the whole run of any length, for all choices and all outputs.
     prior : sequence of float, optional
         The two parameters of the Beta prior of each mean reward, 1 by default. With `mechanism="counts"` those of the
         Dirichlet prior of the shares of the categories, in the order of `utilities`.
     mechanism : {"geometric", "counts"}, optional
         `"geometric"`, the default, adds integer noise to each sum. `"counts"` adds it to the counts of all categories
-        of `utilities`: mean rewards are then known as well as the worths vary, and not as well as a coin does.
+        of `utilities`. The variance of mean rewards is then that of the worths, and not that of a coin.
     first_batch : int, optional
         Pulls in the first batch of an arm. By default twice the scale of the noise.
     growth : float, default 1.0
-        The next batch has this many times the pulls of all earlier ones: with 1 the number of pulls doubles.
+        Ratio of the size of the next batch to all earlier pulls of the arm. With 1 the number of pulls doubles.
     contribution : int, optional
-        Protects people instead of single rewards: each gives at most so many, and the noise grows as much. Then
-        `update` needs `person=`, and further rewards of a person are left out.
+        The maximum number of rewards of one person. Protects people instead of single rewards, with noise in
+        proportion. `update` then needs `person=`, and ignores further rewards of a person.
     unit : str, optional
-        Who the people of `contribution` are, in the words of the ledger; "person" by default. Without `contribution`
-        the unit is "reward", and a ledger for people refuses the run.
+        The name of the people of `contribution` in the ledger; "person" by default. Without `contribution` the unit is
+        "reward", and a ledger for people refuses the run.
     schedule : {"batches", "every-round"}, default "batches"
-        `"every-round"` takes a private posterior draw of every arm in every round instead, as the rest of this library
-        does it once. The draws of all rounds share the guarantee, so it hardly learns; it is there for studies, without
-        a file, a posterior, or several rewards of a person.
+        `"every-round"` takes a private posterior draw of every arm in every round instead. The draws of all rounds
+        share the guarantee, so the run hardly learns. It is for studies, and has no file, no posterior and no
+        `contribution`.
     horizon : int, optional
-        For `"every-round"`: the number of rounds that the guarantee is for. No more are played.
+        For `"every-round"`, the maximum number of rounds, which the guarantee covers.
     utilities : mapping of str to float, optional
-        For rewards that are categories: the public worth of each, such as `{"left": 0, "bought": 1, "subscribed": 12}`.
-        A reward is then one of these names, and mean rewards are in the units of the worth. The category is rounded to
-        the least or the largest worth by a coin, without bias; or counted, with `mechanism="counts"`, which is better
-        where the worths vary less than the coin and some `15 / epsilon**2` rewards of an arm are expected.
+        For rewards that are categories, the public worth of each, such as `{"left": 0, "bought": 1, "subscribed": 12}`.
+        A reward is then one of these names, and mean rewards are in the units of the worth. A coin rounds a category to
+        the smallest or the largest worth without bias. `mechanism="counts"` counts categories instead, which is better
+        if the worths vary less than the coin and you expect at least about `15 / epsilon**2` rewards of an arm.
     ledger : Ledger, optional
-        Is charged once, now, for the whole run.
+        A ledger to charge now, once for the whole run.
     path : path-like, optional
-        A new file for the state. Each release is written to it before anybody acts on it.
+        A new file for the state. Each release is written to it before it is used.
     random_seed : int, optional
-        For tests and lessons: the run can be computed again by anyone who knows the seed, so it is **not private**.
+        For tests and lessons. Anyone who knows the seed can reproduce the run, so it is **not private**.
 
     Raises
     ------
@@ -82,9 +82,9 @@ class ThompsonSampler(BanditView):
     Notes
     -----
     Two runs are neighbours if one reward (or the rewards of one person) differs, for the same visitors and arms. The
-    guarantee rests on batches that end by the number of pulls alone. **Report rewards in the order of the choices, at a
-    deadline that does not depend on them, and a missing one as 0**: a batch that fills up faster because of its
-    rewards would tell about them. Add-remove neighbours are not covered; a visitor who leaves counts as a reward of 0.
+    guarantee requires that only the number of pulls determines when a batch ends. **Report rewards in the order of the
+    choices, at a deadline that does not depend on them, and a missing one as 0**: a batch that fills up faster because
+    of its rewards would reveal them. Add-remove neighbours are not covered; a visitor who leaves has a reward of 0.
 
     References
     ----------
@@ -141,23 +141,23 @@ class ThompsonSampler(BanditView):
             seeded=seed is not None,
         )
         if path is not None:
-            # What a file cannot hold is refused before the charge.
+            # Refuse settings that a file cannot hold before the charge.
             settings.to_json()
             StateFile(path).refuse_unless_free()
         check_ledger_type(ledger)
         if ledger is not None and ledger.adjacency != "replace-one":
             raise ArgumentError(
-                f"The ledger is for adjacency={ledger.adjacency!r}, and a bandit protects a reward that is replaced: "
-                "without its round all later batches would shift. Give a person who asks to be left out the reward 0 "
-                "instead, and keep a ledger for 'replace-one'."
+                f"Use a ledger for 'replace-one': this one is for adjacency={ledger.adjacency!r}, but a bandit "
+                "protects a reward against replacement, because removing its round would shift all later batches. "
+                "Report the reward 0 for a person who asks to be left out."
             )
         if seed is not None:
             warn(
-                "A bandit with random_seed can be computed again by anyone who knows the seed, so it is not private. "
-                "Leave random_seed out for people's rewards.",
+                "Leave random_seed out for people's rewards: anyone who knows the seed can reproduce the bandit, so it "
+                "is not private.",
                 SeededReleaseWarning,
             )
-        # The file is made after the charge: a run that was not paid for must not be loaded from it.
+        # Create the file after the charge, so that it never has a run without a charge.
         if ledger is not None:
             ledger.spend(
                 guarantee,
@@ -181,8 +181,8 @@ class ThompsonSampler(BanditView):
         size : int, optional
             The number of visitors.
         theta : array_like, shape (arms,), optional
-            A draw of all mean rewards from a model of your own, such as that of :meth:`model`; the arm with the largest
-            is chosen.
+            A draw of all mean rewards from a model of your own, such as :meth:`model`. The arm with the largest is
+            chosen.
 
         Returns
         -------
@@ -208,24 +208,24 @@ class ThompsonSampler(BanditView):
         Parameters
         ----------
         arm : label, or list of labels
-            An arm that was not selected here counts as pulled, too.
+            An arm that was not selected here also counts as pulled.
         reward : float or str, or array_like of them
-            In [0, 1], or the name of a category if `utilities` were given. A reward that is not 0 or 1 is rounded to
-            one of them by a coin, without bias.
+            A number in [0, 1], or the name of a category with `utilities`. A coin rounds other rewards to 0 or 1
+            without bias.
         person : hashable, or list of hashables
-            Whose reward it is, if `contribution` was given: a text or an integer. Texts that differ in letter case,
-            Unicode form, spaces, or zeros before an integer alone are the same person, and so are an integer and its
-            decimal text.
+            With `contribution`, the person of the reward, a text or an integer. Texts that differ only in letter case,
+            Unicode form, spaces, or zeros before an integer are the same person, and so are an integer and its decimal
+            text.
 
         Raises
         ------
         DataError
-            If a reward is missing or outside of [0, 1]. The message contains no reward.
+            If a reward is missing or outside [0, 1]. The message contains no reward.
         ArgumentError
             If an arm is unknown, or `person` is missing.
         ReleaseError
-            If a batch is full and the file cannot be written. Then no reward of this call was counted: report all of
-            them again, unless the message says that their file holds them.
+            If a batch is full and the file cannot be written. No reward of this call was then counted. Report all of
+            them again, unless the message says that the file has them.
         """
         with self._lock:
             self._refuse_copies()
@@ -238,10 +238,10 @@ class ThompsonSampler(BanditView):
 
     @user_facing
     def add_arm(self, arm: Hashable) -> None:
-        """Choose among one more arm from now on: a new one, or one that was retired, with all that is known of it.
+        """Add a new arm, or make a retired arm active again, with its releases.
 
-        The set of arms is public, and so is the moment at which it changes. The guarantee stays as it is, if that was
-        decided by what was released, or for reasons that have nothing to do with rewards.
+        The set of arms and the times of its changes are public. The guarantee still holds if you base this decision
+        on released numbers, or on reasons that are independent of rewards.
 
         Parameters
         ----------
@@ -253,7 +253,7 @@ class ThompsonSampler(BanditView):
         ArgumentError
             If it is one of `arms`, or with `schedule="every-round"`.
         ReleaseError
-            If the file cannot be written. Then the arms are as they were; try again.
+            If the file cannot be written. The arms are then unchanged; try again.
 
         Examples
         --------
@@ -269,10 +269,10 @@ class ThompsonSampler(BanditView):
 
     @user_facing
     def retire_arm(self, arm: Hashable) -> None:
-        """Do not choose an arm any more. Rewards of visitors for whom it was chosen before are still counted.
+        """Stop choosing an arm. Rewards of visitors for whom it was chosen before are still counted.
 
-        Its open batch stays a secret until it is full, and for ever if that never happens. Never retire an arm
-        because of rewards that are not released: everybody sees that it is gone.
+        Its open batch stays secret until it is full. Never retire an arm because of rewards that are not released,
+        because everybody sees that it is retired.
 
         Parameters
         ----------
@@ -284,7 +284,7 @@ class ThompsonSampler(BanditView):
         ArgumentError
             If there is no such arm, or no other one, or with `schedule="every-round"`.
         ReleaseError
-            If the file cannot be written. Then the arms are as they were; try again.
+            If the file cannot be written. The arms are then unchanged; try again.
         """
         with self._lock:
             self._place(arm)
@@ -295,7 +295,7 @@ class ThompsonSampler(BanditView):
     def _settle(self, settings: Settings[Design | EveryRound]) -> None:
         self._refuse_copies()
         if not isinstance(self._run, BatchRun):
-            raise ArgumentError("With schedule='every-round' the arms stay the same. Leave schedule= out for batches.")
+            raise ArgumentError("Leave schedule= out for batches: with schedule='every-round' the arms cannot change.")
         self._run.settle(cast(Settings[Design], settings))
         self._settings = settings
         self._places = {label: place for place, label in enumerate(settings.arms)}
@@ -308,8 +308,8 @@ class ThompsonSampler(BanditView):
     def _refuse_copies(self) -> None:
         if os.getpid() != self._process:
             raise ReleaseError(
-                "This bandit was copied by os.fork(), and both copies would release the same rewards. Give it a path= "
-                "and load it in the process that continues."
+                "This bandit was copied by os.fork(), and both copies would release the same rewards. Create it "
+                "with path=, and load the file in the process that continues."
             )
 
     def __reduce__(self) -> str:
@@ -317,27 +317,27 @@ class ThompsonSampler(BanditView):
 
     @user_facing
     def save(self, path: str | os.PathLike[str] | None = None) -> None:
-        """Write the open batches to the file too, so that a run can go on after a pause.
+        """Write the open batches to the file too, so that you can resume the run.
 
-        The file then holds sums that are not released: keep it as secret as the rewards. What was reported after the
-        last save is lost in a crash, and never released twice.
+        The file then contains sums that are not released, so keep it as secret as the rewards. A crash loses the
+        rewards reported after the last save, and never releases a reward twice.
 
         Parameters
         ----------
         path : path-like, optional
-            A new file, for a bandit that was made without one.
+            A new file, for a bandit without one.
         """
         with self._lock:
             self._refuse_copies()
             current = self._run.file
             if path is None:
                 if current is None:
-                    raise ArgumentError("This bandit has no file. Use save(path).")
+                    raise ArgumentError("This bandit has no file. Call save(path).")
                 current.save(self._run.state)
             elif current is not None:
                 raise ArgumentError(
-                    f"This bandit has the file {current.path}. A second one could release the same rewards again. Use "
-                    "save() alone."
+                    f"Call save() without a path: this bandit has the file {current.path}, and a second file could "
+                    "release the same rewards again."
                 )
             else:
                 file = StateFile(path)
@@ -345,20 +345,20 @@ class ThompsonSampler(BanditView):
                 self._run.file = file
 
     def transcript(self) -> Transcript:
-        """What was released by now, as a text for anybody, see :func:`pymc_dirdp.save`. Open batches are not in it.
+        """The released batches as a public text, see :func:`pymc_dirdp.save`. It has no open batches.
 
         Raises
         ------
         ArgumentError
-            With `schedule="every-round"`, whose draws are no batches.
+            With `schedule="every-round"`, which has no batches.
         """
-        self._settings.design.to_dict()  # Rules that no text can hold say so here.
+        self._settings.design.to_dict()  # Raises an error for rules that a text cannot hold.
         return cast(Transcript, self._published())
 
     @classmethod
     @user_facing
     def load(cls, path: str | os.PathLike[str]) -> "ThompsonSampler":
-        """Go on with the run of a file. The process that had it before can release nothing more.
+        """Resume the run of a file. The process that had it before can release nothing more.
 
         Raises
         ------

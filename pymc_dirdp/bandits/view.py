@@ -1,4 +1,4 @@
-"""What a bandit shows of itself, and the text of what it has released: its public rules, and every finished batch."""
+"""The public view of a bandit, and the text of its public rules and finished batches."""
 
 import os
 import secrets
@@ -34,28 +34,26 @@ if TYPE_CHECKING:
     import pymc as pm
     import xarray as xr
 
-# What a bandit guarantees, in words.
-
 
 def _protected(unit: str, rewards: int) -> str:
     if unit == REWARD:
         return (
-            "one reward: nobody can tell it from another reward in [0, 1]. Somebody with several rewards is protected "
-            "less; contribution= protects people"
+            "one reward: an observer cannot tell it from another reward in [0, 1]. A person with several rewards is "
+            "protected less; contribution= protects people"
         )
     if rewards == 1:
-        return f"one {unit} with at most 1 reward: nobody can tell it from another reward in [0, 1]"
-    return f"one {unit} with at most {rewards} rewards: nobody can tell them from other rewards in [0, 1]"
+        return f"one {unit} with at most 1 reward: an observer cannot tell it from another reward in [0, 1]"
+    return f"one {unit} with at most {rewards} rewards: an observer cannot tell them from other rewards in [0, 1]"
 
 
 def lines_of(settings: Settings[Design | EveryRound], state: Sequence[tuple[str, str]]) -> Facts:
-    """The lines about a bandit, by public numbers only.
+    """The lines of a report on a bandit, from public numbers only.
 
     Parameters
     ----------
     settings : Settings
     state : sequence of (str, str)
-        How far the run has come, in public words.
+        The public progress of the run, in words.
     """
     design = settings.design
     privacy = [
@@ -64,11 +62,11 @@ def lines_of(settings: Settings[Design | EveryRound], state: Sequence[tuple[str,
         (
             "holds if",
             "rewards are reported in the order of the choices, at a deadline that does not depend on them, a missing "
-            "one as 0; and everybody who sees the choices sees nothing else of the rewards",
+            "one as 0; and observers of the choices have no other access to the rewards",
         ),
         (
             "not covered",
-            "who was a visitor and when; the sum of all rewards, unless it is released by a mechanism of its own",
+            "who was a visitor and when; the sum of all rewards, unless another mechanism releases it",
         ),
     ]
     if settings.unit != REWARD:
@@ -76,7 +74,7 @@ def lines_of(settings: Settings[Design | EveryRound], state: Sequence[tuple[str,
     sections = {"Guarantee": privacy, "Rules": design.facts(), "So far": state}
     lines = {heading: [Line(label, text, 1) for label, text in lines] for heading, lines in sections.items()}
     (_, guarantee), (_, protected) = privacy[:2]
-    # Their first parts fit on a screen.
+    # The short report has the first part of each.
     lines["Guarantee"] += [
         Line("guarantee", guarantee.partition(": ")[0], 0),
         Line("protects", protected.partition(". ")[0], 0),
@@ -86,17 +84,14 @@ def lines_of(settings: Settings[Design | EveryRound], state: Sequence[tuple[str,
     return {"Answer": [], **lines, "Use": [following]}
 
 
-# What anybody may see of a bandit: all of it is made of released numbers.
-
-
 class BanditView:
-    """A run and what it shows; :class:`pymc_dirdp.ThompsonSampler` adds what changes it.
+    """The public view of a run, from released numbers only. :class:`pymc_dirdp.ThompsonSampler` adds methods to run it.
 
     Parameters
     ----------
     settings : Settings
     state : State
-        The state from which the run goes on.
+        The current state of the run.
     seed : int, optional
         For runs that are not private.
 
@@ -126,17 +121,17 @@ class BanditView:
 
     @property
     def arms(self) -> tuple[Hashable, ...]:
-        """The labels of the arms that are chosen."""
+        """The labels of the active arms."""
         return tuple(self._settings.arms[place] for place in self._settings.places)
 
     @property
     def retired(self) -> tuple[Hashable, ...]:
-        """The labels of the arms that are not chosen any more."""
+        """The labels of the retired arms."""
         return self._settings.retired
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the whole run keeps."""
+        """The guarantee of the whole run."""
         return self._settings.guarantee
 
     @property
@@ -157,11 +152,11 @@ class BanditView:
 
     @property
     def released(self) -> "xr.Dataset":
-        """What was released, also of arms that are retired: it may be published.
+        """The released batches of all arms, including retired ones. You may publish them.
 
-        Dims `batch`; variables `arm`, `number` (of the batch of its arm), `size`, and
-        `noisy_sum`; or `noisy_counts` with dims `batch` and `worth`.
-        With `schedule="every-round"` dims `round` and `arm`, and the variable `draw`.
+        The dim is `batch`, and the variables are `arm`, `number` (of the batch in its arm), `size`, and `noisy_sum` or,
+        with dims `batch` and `worth`, `noisy_counts`. With `schedule="every-round"` the dims are `round` and `arm`, and
+        the variable is `draw`.
         """
         with self._lock:
             data = self._run.table(self._settings.arms, self._worth)
@@ -172,23 +167,23 @@ class BanditView:
 
     @user_facing
     def posterior(self, draws: int = 1000) -> "xr.DataTree":
-        """The mean rewards given what was released, and what to decide.
+        """The posterior of the mean rewards given the released batches, and numbers for a decision.
 
         Returns
         -------
         tree : xarray.DataTree
-            `posterior` holds independent draws of `mean_reward` with dims chain, draw, arm. `decision` holds for each
-            arm its `mean`, the probability `best` of having the largest mean reward, and the expected `loss` in mean
-            reward of keeping to this arm from now on.
+            `posterior` has independent draws of `mean_reward` with dims chain, draw, arm. `decision` has for each arm
+            its `mean`, the probability `best` of having the largest mean reward, and the expected `loss` in mean reward
+            of always choosing this arm from now on.
         """
         draws = integer(1, draws=draws)
         with self._lock:
             return decision_tree(self.arms, self._run.beliefs(), self._worth, draws, self._rng)
 
     def _released_pulls(self, draws: int, rng: np.random.Generator) -> tuple[list[Hashable], Integers, Array]:
-        """Of all arms ever offered: labels, pulls in finished batches, and draws of mean rewards from 0 to 1.
+        """Labels, pulls in finished batches, and posterior draws of mean rewards from 0 to 1, of all and retired arms.
 
-        The draws are those of the posterior, shape (draws, arms). The bandit's own random numbers are not used.
+        The draws have the shape (draws, arms), and do not use the bandit's own random numbers.
         """
         with self._lock:
             beliefs = self._run.beliefs(everywhere=True)
@@ -198,20 +193,20 @@ class BanditView:
 
     @user_facing
     def release_logp(self, mean_reward: Any) -> Any:
-        """What was released, as a term of a PyMC model of your own.
+        """Log-likelihood of the released batches, as a term of your own PyMC model.
 
         Parameters
         ----------
         mean_reward : tensor, shape (arms,)
-            Mean rewards in (0, 1), in the order of `arms`. With `utilities` 0 stands for the least and 1 for the
-            largest worth. With `mechanism="counts"` the shares of the worths of each arm, shape (arms, worths), in
-            the order of `released.worth`.
+            Mean rewards in (0, 1), in the order of `arms`. With `utilities` 0 is the smallest and 1 the largest worth.
+            With `mechanism="counts"` the shares of the worths of each arm, shape (arms, worths), in the order of
+            `released.worth`.
 
         Returns
         -------
         logp : PyTensor scalar
-            The log-likelihood of all batches that are released by now, with its gradient; for `pm.Potential`. Open
-            batches are not used.
+            The log-likelihood of all batches released so far, with its gradient; for `pm.Potential`. Open batches are
+            not used.
         """
         with self._lock:
             beliefs = self._run.beliefs()
@@ -219,9 +214,9 @@ class BanditView:
         return log_likelihood([belief.batches for belief in beliefs], mean_reward, mechanism)
 
     def model(self) -> "pm.Model":
-        """The model behind :meth:`posterior` in PyMC: a prior for each arm, and what was released by now.
+        """The PyMC model behind :meth:`posterior`, with a prior for each arm and the batches released so far.
 
-        To let arms learn from one another write a model of your own with :meth:`release_logp`, and hand its draws to
+        To share information among arms write your own model with :meth:`release_logp`, and pass its draws to
         :meth:`select`.
         """
         import pymc as pm
@@ -242,7 +237,7 @@ class BanditView:
         return model
 
     def _facts(self) -> tuple[str, Facts]:
-        """What a run guarantees to whom, what breaks the guarantee, and how far it has come; for a report."""
+        """The title and the lines of a report."""
         with self._lock:
             state = list(self._run.so_far(self._settings.arms))
             if self.retired:
@@ -250,13 +245,13 @@ class BanditView:
             return "Private Thompson sampling", lines_of(self._settings, state)
 
     def _statement(self) -> tuple[Deployment, Facts]:
-        """What a run states to its visitors and to a register, and the lines of a report."""
+        """The statement of a run for its visitors and for a register, and the lines of a report."""
         unit, arms, transcript = self._settings.unit, len(self._settings.arms), self._published()
         secret = "one reward" if unit == REWARD else f"the rewards of one {unit}"
         title, facts = self._facts()
         stated = Deployment(
             product=f"The choices of Thompson sampling over {arms} arm{'s' * (arms > 1)}",
-            description=f"{title}: all choices and all that is released",
+            description=f"{title}: all choices and all outputs",
             guarantee=self.guarantee,
             unit=unit,
             neighbours="the visitors and the arms are the same, and rewards differ",
@@ -269,14 +264,14 @@ class BanditView:
         return stated, {**facts, "Guarantee": [*facts["Guarantee"], odds]}
 
     def _published(self) -> "Transcript | None":
-        """What was released, as a text; none for a schedule whose draws are no batches."""
+        """The transcript; None for a schedule without batches."""
         if not isinstance(self.design, Design):
             return None
         with self._lock:
             return Transcript(cast(Settings[Design], self._settings), self._run.state.released)
 
     def _claim(self) -> Claim:
-        """The guarantee of the whole run, and what it rests on; for a verification."""
+        """The guarantee of the whole run and its assumptions, for a verification."""
         reported = "rewards are reported in the order of the choices, at a deadline that does not depend on them"
         version = getattr(self, "_version", library_version())
         return Claim("bandit", self.guarantee, self.privacy, (reported,), version, is_seeded=self._settings.seeded)
@@ -284,10 +279,10 @@ class BanditView:
 
 @final
 class Transcript(BanditView, Text):
-    """What a run has released by now, for anybody: :meth:`pymc_dirdp.ThompsonSampler.transcript` makes it.
+    """The public record of the batches released so far, from :meth:`pymc_dirdp.ThompsonSampler.transcript`.
 
-    It shows what the bandit shows, and nobody can go on with the run from it. :func:`pymc_dirdp.save` writes it, and
-    :func:`pymc_dirdp.load` reads it. It holds no open batch, and nothing of the people.
+    It has the public view of the bandit, but cannot resume the run, and has no open batches and no data on people.
+    Write it by :func:`pymc_dirdp.save`, and read it by :func:`pymc_dirdp.load`.
 
     Parameters
     ----------
@@ -295,7 +290,7 @@ class Transcript(BanditView, Text):
     released : sequence of sequence of (int, Output)
         For each arm the sizes and outputs of its finished batches.
     version : str, optional
-        Of the library that drew them.
+        Version of the library that drew them.
 
     Examples
     --------
@@ -319,7 +314,7 @@ class Transcript(BanditView, Text):
         state = State.empty(len(settings.arms), len(settings.design.mechanism.worths))
         state.released = [list(batches) for batches in released]
         self._batches, self._version = state.released, version or library_version()
-        # The key that makes the fingerprints of people is a secret of the bandit: its transcript has another one.
+        # The key of the fingerprints of people is a secret of the bandit, so its transcript has another one.
         super().__init__(replace(settings, key=secrets.token_bytes(len(settings.key))), state)
 
     def __repr__(self) -> str:
@@ -337,7 +332,7 @@ class Transcript(BanditView, Text):
             "statement": str(self.guarantee),
             "library_version": self._version,
             **{name: facts_of(getattr(self._settings, name)) for name in names},
-            # A tuple within a list is written in its line.
+            # A tuple in a list is written on one line.
             "released": [[list(batch) for batch in batches] for batches in self._batches],
         }
 
@@ -349,7 +344,7 @@ class Transcript(BanditView, Text):
         settings = Settings(design=design, **fields_of(Settings, fields, without=("design", "key")))
         released = value_of(tuple[tuple[tuple[int, Output], ...], ...], facts["released"])
         if len(released) != len(settings.arms):
-            raise ArgumentError("there are not as many lists of batches as arms.")
+            raise ArgumentError("there must be one list of batches for each arm.")
         for batches in released:
             settings.design.refuse_others(batches)
         return cls(settings, released, checked_version(facts["library_version"]))
@@ -357,4 +352,4 @@ class Transcript(BanditView, Text):
     @override
     def check_guarantee(self) -> None:
         if not self.privacy.satisfies(self.guarantee):
-            raise UnattainableError(f"The bandit does not keep {self.guarantee}, although its transcript says so.")
+            raise UnattainableError(f"The bandit does not satisfy {self.guarantee}, although its transcript says so.")

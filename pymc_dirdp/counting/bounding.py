@@ -1,4 +1,4 @@
-"""Contribution bounding: which records of each unit are retained."""
+"""Contribution bounding: the choice of retained records of each unit."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Bound:
     records : int
         The maximum number of retained records of a unit.
     distinct : bool
-        Whether equal records of a unit count once. In a sum of tables they count once in each table.
+        Whether equal records of a unit count once. In a sum of tables they count once in each.
     """
 
     unit: str
@@ -41,12 +41,12 @@ class Bound:
     def missing_unit_error(self) -> DataError:
         """The error for records whose unit is missing."""
         return DataError(
-            f"The column {self.unit!r} of the units holds missing values, empty texts or characters that cannot be "
-            f"seen, so it is unknown whose these records are. {missing_values('Find out whose they are')}"
+            f"The column {self.unit!r} of the units holds missing values, empty texts or invisible characters, so it "
+            f"is unknown whose these records are. {missing_values('Find out whose they are')}"
         )
 
     def refuse_ambiguous_units(self, units: Iterable[Any]) -> None:
-        """Refuse units that may be one person, or that have no identifier. **Secret**.
+        """Refuse different texts that may be the same person, and texts without an identifier. **Secret**.
 
         Raises
         ------
@@ -59,27 +59,27 @@ class Bound:
             raise self.missing_unit_error
         if len(people) < len(spellings):
             raise DataError(
-                f"The column {self.unit!r} of the units holds texts that differ in letter case, Unicode form, spaces, "
-                "or zeros before an integer alone, so it is unknown whether they are one person. Write the unit of a "
-                "person in one way; number the people, in a table that you keep, if they are different."
+                f"The column {self.unit!r} of the units holds texts that differ only in letter case, Unicode form, "
+                "spaces, or zeros before an integer, so it is unknown whether they are one person. Write the unit of "
+                "a person in one way. Number the people, in a table that you keep, if they are different."
             )
 
     def lost_bound_error(self, name: str) -> DataError:
         """The error for numbers that equal bounded counts of this process, without their bound."""
         return DataError(
-            f"{name} has the same numbers as counts of at most {self.records} records of each {self.unit!r}, but not "
-            "these counts themselves, so records of one person would be protected one by one. Pass the counts as "
-            f"they were returned, or pass contribution={self.records}. If these are other data, pass contribution= "
-            "or unit=, or delete the counts."
+            f"{name} has the same numbers as counts of at most {self.records} records of each {self.unit!r}, but is "
+            "another array, so each record of a person would be protected by itself. Pass the counts as they were "
+            f"returned, or pass contribution={self.records}. If these are other data, pass contribution= or unit=, or "
+            "delete the counts."
         )
 
     def refuse_public_number(self, adjacency: str) -> None:
         """Refuse an adjacency that makes the number of these records public, although it depends on the units."""
         if self.records > 1 and adjacency_by_name(adjacency).records_are_public:
             raise ArgumentError(
-                f"At most {self.records} records of each {self.unit!r} are counted, so the number of records depends "
-                'on who they are, and replace-one would make it public. Pass adjacency="add-remove" (and n_records= '
-                "for planning), or count with contribution=1, where it is the number of units."
+                'Pass adjacency="add-remove" (and n_records= for planning), or count with contribution=1, where the '
+                f"number of records is the number of units: at most {self.records} records of each {self.unit!r} are "
+                "counted, so the number of records depends on who they are, and replace-one would make it public."
             )
 
 
@@ -117,9 +117,8 @@ def bound_for(*, adjacency: str, unit: str | None, contribution: int | None) -> 
 def retained_rows(units: Any, codes: Sequence[Integers], bound: Bound, key: int) -> Integers:
     """The positions of the retained rows, in ascending order. The key has 256 bits.
 
-    A hash is that of the key, the unit, the record, and the number of the record among equal ones of the unit. So which
-    records of a unit are retained depends on this unit's records and the key alone, not on their order and not on
-    others.
+    The hash of a row is that of the key, the unit, the record, and the number of the record among equal records of the
+    unit. So the retained records of a unit depend only on this unit's records and the key, and not on their order.
     """
     numbers, unit_hashes = _number_units(units, bound, key)
     if any(len(column) != len(numbers) for column in codes):
@@ -183,9 +182,7 @@ def _number_units(units: Any, bound: Bound, key: int) -> tuple[Integers, _Words]
 def retain_records(frame: Any, columns: Sequence[str], bound: Bound, key: int) -> Any:
     """At most `bound.records` records of each unit, the column `u`, of a lazy frame of Narwhals, with these columns.
 
-    A hash is that of the key, the unit, the record, and the number of the record among equal ones of the unit. So which
-    records of a unit are retained depends on this unit's records and the key alone, not on their order and not on
-    others.
+    The hashes are those of :func:`retained_rows`, computed by the engine.
     """
     import narwhals as nw
 
@@ -207,13 +204,13 @@ def refuse_engine(frame: Any) -> None:
     engine = str(frame.implementation.value)
     if engine not in _ADD_HASH:
         raise ArgumentError(
-            f"Records of {engine} cannot be chosen by unit. Write them to Parquet and pass the folder, or collect them."
+            f"Write the records to Parquet and pass the folder, or collect them: {engine} cannot select them by unit."
         )
 
 
 def _in_duckdb(duckdb: Any, native: Any, columns: Sequence[str], key: int) -> Any:
-    # DuckDB combines the hashes of several values by an exclusive or, so numbers that differ only in the last value are
-    # not spread as if at random before they are hashed again.
+    # DuckDB combines the hashes of several values by an exclusive or. A second hash spreads rows that differ only in
+    # the last value.
     return native.project(f"*, hash(hash('{key:x}', {', '.join(columns)})) AS h")
 
 

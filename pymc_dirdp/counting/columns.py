@@ -12,9 +12,6 @@ import numpy as np
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError, DirdpError, type_name, warn
 
-# The values of a column of any engine, as that engine decodes them: neither its codes nor converted values.
-
-
 # Values of these types are not converted.
 _PYTHON_SCALARS = frozenset((str, int, float, bool, type(None)))
 
@@ -65,7 +62,7 @@ def _refuse_lazy(column: Any) -> None:
 def values_of(column: Any, name: str) -> list[Any]:
     """The values of a one-dimensional column as Python objects. **Secret**.
 
-    A missing value comes as None, NaN, the NA of pandas or `NOTHING`, none of which can be a label.
+    A missing value is None, NaN, the NA of pandas or `UNKNOWN`, which cannot be labels.
 
     Parameters
     ----------
@@ -96,7 +93,7 @@ def values_of(column: Any, name: str) -> list[Any]:
         several = hasattr(column, "columns") or hasattr(column, "column_names")
         raise DataError(
             f"The column {name!r} is not one-dimensional, or its values cannot be read."
-            + " It is a frame of its own: pass one column of it, and see that no two have one name." * several
+            + " It is a frame: pass one of its columns, and check that no two have the same name." * several
         )
     return values
 
@@ -294,7 +291,7 @@ def _checked_labels(name: str, sequence: Any) -> list[Any]:
     if not labels:
         raise ArgumentError(f"Expected categories[{name!r}] to hold at least one label, got none.")
     if any(map(is_missing, labels)):
-        raise ArgumentError(f"{expected}, none of them a missing value; write one, such as 'unknown', in its place.")
+        raise ArgumentError(f"{expected} without missing values. Write a label, such as 'unknown', instead.")
     for label, original in zip(labels, originals, strict=True):
         if not isinstance(label, str | bytes | Number | Enum):
             # Engines convert dates and intervals: some to nanoseconds, others truncate them.
@@ -303,7 +300,7 @@ def _checked_labels(name: str, sequence: Any) -> list[Any]:
                 "Write dates and intervals as texts, there and in the records."
             )
     if any("\0" in label if isinstance(label, str) else isinstance(label, bytes) and 0 in label for label in labels):
-        raise ArgumentError(f"{expected} without the character NUL, which NumPy leaves out at the end of a text.")
+        raise ArgumentError(f"{expected} without the character NUL, which NumPy drops at the end of a text.")
     if len(set(labels)) < len(labels):
         raise ArgumentError(f"Expected the labels of categories[{name!r}] to differ; 1, 1.0 and True are the same.")
     return labels
@@ -394,8 +391,8 @@ def _codes(column: Any, name: str, labels: Sequence[Any], otherwise: int | None)
         raise DataError(
             f"The column {name!r} holds missing values, or values that categories[{name!r}] does not declare, perhaps "
             f"by a capital letter, a space, or their type: the labels are {_types_of(labels)}, and True is no 'True'. "
-            "Correct them; or declare a label for all of them, as in "
-            f"otherwise={{{name!r}: 'unknown'}}. Do not take the categories from the data."
+            f"Correct them, or declare a label for all of them, as in otherwise={{{name!r}: 'unknown'}}. Do not take "
+            "the categories from the data."
         )
     return codes
 

@@ -20,7 +20,7 @@ from pymc_dirdp.errors import ArgumentError, DataError, type_name
 def tabulate(columns: Sequence[Integers], shape: tuple[int, ...], weights: Integers | None = None) -> Integers:
     """The number of records of each combination of codes, where each row has a weight. **Secret**."""
     cells = np.ravel_multi_index(tuple(columns), shape)
-    # With weights NumPy adds in doubles, which are exact for as many records as `row_counts` allows.
+    # With weights NumPy adds in doubles, which are exact up to the limit of `row_counts`.
     return np.bincount(cells, weights, minlength=math.prod(shape)).astype(np.int64).reshape(shape)
 
 
@@ -56,12 +56,12 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
     """A table of counts as :func:`count` returns it: an array with its declaration. It is **secret**.
 
     Pass it directly as `observed=`. PyMC preserves it, so :func:`plan` protects the unit that was counted. Parts,
-    sums along axes and copies have the same unit. A file does not: pass `contribution=` to :func:`plan` there. Nor
-    do `np.asarray(counts)`, `pm.Data`, lists, and arrays of pandas and xarray: a model that observes the same numbers
-    in one of these, while the counts exist, is refused unless you pass a unit or contribution.
+    sums along axes and copies have the same unit. A file does not have the unit, so pass `contribution=` to
+    :func:`plan` there. Nor do `np.asarray(counts)`, `pm.Data`, lists, and arrays of pandas and xarray. A model that
+    observes the same numbers in one of these, while the counts exist, is refused without a unit or contribution.
 
     `first + second` adds tables of the same variables, categories and unit. A unit may have records in both, so its
-    contributions add up; :meth:`with_other_people` is for tables of different units.
+    contributions add up. Use :meth:`with_other_people` for tables of different units.
 
     Attributes
     ----------
@@ -127,13 +127,13 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         result = super().__array_function__(function, types, args, kwargs)
         if isinstance(result, Counts):
-            # Functions of NumPy whose result is a table of the same records, in new memory.
+            # `np.sum` and `np.copy` return a table of the same records in new memory.
             result.is_computed |= self._is_mixed(result) and function not in (np.sum, np.copy)
             return result
         return self._with_bound(result, [self], computed=True)
 
     def _is_mixed(self, result: np.ndarray[Any, Any]) -> bool:
-        """Whether a result has other memory, so that it may contain a cell twice or elsewhere."""
+        """Whether a result has other memory, so that it may repeat or reorder cells."""
         return self.bound is not None and not np.may_share_memory(np.asarray(result), np.asarray(self))
 
     def _with_bound(self, result: Any, inputs: "list[Counts]", *, computed: bool) -> Any:
@@ -202,14 +202,14 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
         return self if type(other) is int and other == 0 else super().__radd__(other)
 
     def with_other_people(self, other: "Counts") -> Self:
-        """Add counts of other units: nobody has records in both. The contribution of a unit stays the same.
+        """Add counts of other units, if nobody has records in both. The contribution of a unit stays the same.
 
-        Counts cannot show that nobody is in both. It holds, for example, if the records were divided by unit.
+        Counts cannot show that nobody is in both. This is true, for example, if the records were divided by unit.
 
         Parameters
         ----------
         other : Counts
-            Of the same variables, categories and unit.
+            Counts with the same variables, categories and unit.
 
         Returns
         -------
@@ -222,8 +222,8 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
     def _sum(self, other: "Counts", *, disjoint: bool) -> Self:
         if self._declaration is None or other._declaration is None or self.is_computed or other.is_computed:
             raise ArgumentError(
-                "Only complete tables of count() can be added, not parts or copies: which variables those "
-                "have is not known. Add first, or add np.asarray(...) of each and pass contribution= to plan()."
+                "Add complete tables of count() before you take parts or copies, whose variables are unknown; or add "
+                "np.asarray(...) of each, and pass contribution= to plan()."
             )
         _refuse_other_declaration(self._declaration, other._declaration)
         bound = _bound_of_sum(self.bound, other.bound, disjoint=disjoint)
@@ -239,7 +239,7 @@ def live_bound(numbers: np.ndarray[Any, Any]) -> Bound | None:
 
     Sums of these counts over some of their variables, and the counts of one category in all rows, are
     compared, too. PyMC, xarray, pandas, NumPy and lists copy counts, so only the numbers reveal their
-    origin. A single number may agree by chance, and all empty tables are equal, so neither is compared.
+    origin. Single numbers and empty tables are not compared, because they agree by chance.
     The result depends on the counts, which are **secret**.
     """
     target = np.sort(numbers, axis=None)
@@ -269,7 +269,7 @@ def _to_plain(value: Any) -> Any:
 def _refuse_other_declaration(first: _Declaration, second: _Declaration) -> None:
     """Refuse to add tables with different declarations."""
     if first != second:
-        raise ArgumentError("The tables have different variables or categories. Count all of them with the same ones.")
+        raise ArgumentError("Count all tables with the same variables and categories: those of these tables differ.")
 
 
 def _bound_of_sum(first: Bound | None, second: Bound | None, *, disjoint: bool) -> Bound | None:
@@ -282,10 +282,10 @@ def _bound_of_sum(first: Bound | None, second: Bound | None, *, disjoint: bool) 
     """
     if first is None or second is None:
         if first is not second:
-            raise ArgumentError("One table was counted with unit= and the other without. Count both with it.")
+            raise ArgumentError("Count both tables with unit=: one of them was counted without it.")
         return None
     if (first.unit, first.distinct) != (second.unit, second.distinct):
-        raise ArgumentError("The tables were counted for different units, or one with distinct=True. Count again.")
+        raise ArgumentError("Count both tables for the same unit, and both or neither with distinct=True.")
     if disjoint:
         return Bound(first.unit, max(first.records, second.records), first.distinct)
     # A unit may be in both, and have a record in the same cell of both.

@@ -19,8 +19,6 @@ from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, type_name
 if TYPE_CHECKING:
     import narwhals as nw
 
-# Parquet files through DuckDB, which counts data larger than memory.
-
 
 def is_parquet(records: Any) -> bool:
     """Whether this is the path of a Parquet file or of a folder."""
@@ -54,8 +52,8 @@ def relation(path: str | os.PathLike[str], columns: Sequence[str]) -> Any:
     names = [glob.escape(os.fspath(file)) for file in files]
     try:
         connection = duckdb.connect()
-        # DuckDB would print a bar even without a terminal. In a notebook without ipywidgets, where it has
-        # no bar, it refuses to change it.
+        # DuckDB would print a bar even without a terminal. In a notebook without ipywidgets it has no bar, and raises
+        # an error for this option.
         with contextlib.suppress(duckdb.InvalidInputException):
             connection.execute("SET enable_progress_bar = false")
         # `schema_element` has a row for each column of each file.
@@ -68,22 +66,21 @@ def relation(path: str | os.PathLike[str], columns: Sequence[str]) -> Any:
     except duckdb.Error:
         types = None
     if types is None:
-        raise DataError(f"Some file of {os.fspath(path)!r} is not a Parquet file, or is damaged.")
+        raise DataError(f"A file of {os.fspath(path)!r} is not a Parquet file, or is damaged.")
     by_column = {name: (kinds, rows) for name, kinds, rows in types}
     for column in columns:
         kinds, rows = by_column.get(column, (1, len(files)))
         if kinds > 1 or rows != len(files):
             raise ArgumentError(
-                f"The files of {os.fspath(path)!r} do not all hold the column {column!r} once and in one type, and a "
-                "conversion may change values. Write them with one schema."
+                f"Write the files of {os.fspath(path)!r} with one schema: they do not all have the column {column!r} "
+                "once and in one type, and a conversion may change values."
             )
     return parquet
 
 
-# Records in an engine are grouped there, and only the table comes back. **Secret**.
+# An engine groups its records, and returns only the table. **Secret**.
 
-
-# Texts without a match are equal to their `identifier`.
+# Texts without a match equal their `identifier`.
 _NOT_IN_ONE_FORM = r"^(0|$)|[^0-9a-z_-]"
 
 # Rows as positions of labels, column by column, and the number of records of each row.
@@ -95,9 +92,8 @@ _Group = tuple[dict[str, Any], Integers]
 
 
 def is_engine_table(records: Any) -> bool:
-    """Whether this is a lazy table of an engine, from which no column can be taken."""
+    """Whether this is a lazy table of an engine, which has no columns in memory."""
     package = type(records).__module__.partition(".")[0]
-    # Packages with lazy tables.
     lazy = ("polars", "duckdb", "_duckdb", "ibis", "pyspark", "dask", "sqlframe")
     return package in lazy and (package != "polars" or type(records).__name__ == "LazyFrame")
 
@@ -139,7 +135,7 @@ class EngineRecords:
         except Exception:
             schema = None
         if schema is None:
-            raise ArgumentError(f"Narwhals finds no columns in {type_name(records)}. Pass its collected data.")
+            raise ArgumentError(f"Pass collected data: Narwhals cannot read the columns of {type_name(records)}.")
         units = [] if bound is None else [bound.unit]
         for name in (*labels, *units):
             if name not in schema:
@@ -173,7 +169,7 @@ class EngineRecords:
             raise bound.missing_unit_error
         if not self.frame.collect_schema()["u"].is_integer():
             units = self.frame.select(nw.col("u").cast(nw.String))
-            # If all units are in normal form, which is common, none is brought back.
+            # If all units are in normal form, which is common, none is fetched.
             irregular = units.filter(nw.col("u").str.contains(_NOT_IN_ONE_FORM))
             if len(_query(lambda: irregular.head(1).collect())):
                 bound.refuse_ambiguous_units(_query(lambda: units.unique().collect()["u"].to_list()))
@@ -181,7 +177,7 @@ class EngineRecords:
         return replace(self, frame=_query(lambda: retain_records(self.frame, columns, bound, key)))
 
     def encode_families(self, families: Sequence[Sequence[str]], max_rows: Sequence[int]) -> list[CodedRows]:
-        """The different rows of each family of variables, as positions of labels, with the number of records of each.
+        """The distinct rows of each family of variables, as positions of labels, with the number of records of each.
 
         `max_rows` has the maximum number of rows of each family.
         """
@@ -199,14 +195,14 @@ class EngineRecords:
             columns = encode(values, list(values), self.labels, self.otherwise)
             if len(times) > limit:
                 raise DataError(
-                    f"The columns {', '.join(values)} hold too many different values to be brought back. Cast them to "
-                    "texts or integers."
+                    f"Cast the columns {', '.join(values)} to texts or integers: they hold too many different values "
+                    "to fetch."
                 )
             coded.append(([columns[name] for name in values], times))
         return coded
 
     def values(self) -> _Column:
-        """The different values of the first variable, with the number of records of each."""
+        """The distinct values of the first variable, with the number of records of each."""
         values, times = _query(partial(self._group_by, [0], None))
         return values[next(iter(self.labels))], times
 
@@ -261,7 +257,7 @@ def _query[T](call: Callable[[], T]) -> T:
 
 
 def _null_undeclared(column: Any, dtype: Any, labels: Sequence[Any]) -> Any:
-    """The column with null for undeclared texts and integers, so that these do not all come back."""
+    """The column with null for undeclared texts and integers, so that they are not fetched."""
     nw = _narwhals()
     declared: list[Any]
     if dtype == nw.String:
@@ -274,10 +270,7 @@ def _null_undeclared(column: Any, dtype: Any, labels: Sequence[Any]) -> Any:
 
 
 def _rename(frame: Any, names: Mapping[str, str], units: Sequence[str]) -> Any:
-    """Rename the variables, and the unit to `u`; texts compare equal only if all their letters do.
-
-    Some engines have collations under which different texts are equal.
-    """
+    """Rename the variables, and the unit to `u`, with binary collation: others may make different texts equal."""
     nw, native, engine = _narwhals(), frame.to_native(), str(frame.implementation.value)
     if engine == "duckdb":
         quoted = {name: '"' + name.replace('"', '""') + '"' for name in (*names, *units)}
@@ -290,8 +283,8 @@ def _rename(frame: Any, names: Mapping[str, str], units: Sequence[str]) -> Any:
             collation = getattr(field.dataType, "collation", None)
             if field.name in (*names, *units) and collation not in (None, "UTF8_BINARY"):
                 raise ArgumentError(
-                    f"The column {field.name!r} has a collation, by which different texts are equal. Cast it to STRING "
-                    "COLLATE UTF8_BINARY."
+                    f"Cast the column {field.name!r} to STRING COLLATE UTF8_BINARY: its collation may make different "
+                    "texts equal."
                 )
     columns = [nw.col(name).alias(new) for name, new in names.items()]
     return frame.select(*columns, *(nw.col(unit).alias("u") for unit in units))

@@ -1,4 +1,4 @@
-"""Count records over a declared domain: you declare the cells, and the data never decide them."""
+"""Count records over a declared domain. You declare the cells, so they do not depend on the data."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -41,32 +41,32 @@ def count(
     distinct: bool = False,
     otherwise: Otherwise | None = None,
 ) -> Counts:
-    """Count how many records fall into each cell of the declared domain. The result is **secret**.
+    """Count the records in each cell of the declared domain. The result is **secret**.
 
     Parameters
     ----------
     records : data frame, mapping of str to one-dimensional array, table of an engine, or path
-        One entry of each column is one record. Tables of DuckDB, Ibis, PySpark, Dask and lazy ones of polars are
+        One entry of each column is one record. Tables of DuckDB, Ibis, PySpark and Dask, and lazy tables of polars, are
         grouped in their engine. A path is a Parquet file or a folder of them.
     variables : sequence of str
         The columns to count, in the order of the axes of the result.
     categories : mapping of str to sequence
         All values that each variable could take, in order. They are public: do not read them off the data.
     counts : str, optional
-        A column of the number of records that each row stands for. Not with `unit` or an engine.
+        A column with the number of records in each row. Not with `unit` or an engine.
     unit : str, optional
-        The column that says whose record it is. At most `contribution` records of each unit are counted.
+        The column with the person, or other unit, of each record. At most `contribution` records of each are counted.
     contribution : int, optional
-        The maximum number of records of a unit, with `unit` only.
+        The maximum number of records of a unit. Only with `unit`.
     distinct : bool, default False
         Whether to count equal records of a unit once.
     otherwise : mapping of str to label, optional
-        For some variables the category that stands for missing and undeclared values.
+        The category for missing and undeclared values, by variable.
 
     Returns
     -------
     counts : Counts, an ndarray of int64, shape ``tuple(len(categories[v]) for v in variables)``
-        Cells without records hold 0. It has the unit and the contribution, which :func:`plan` uses.
+        The counts, 0 in cells without records, with the unit and the contribution for :func:`plan`.
 
     Raises
     ------
@@ -80,11 +80,11 @@ def count(
     Warns
     -----
     CategoriesFromDataWarning
-        If categories are an object of pandas, polars or Arrow, which may come from data.
+        If categories are an object of pandas, polars or Arrow, which may come from the data.
 
     Notes
     -----
-    A hash with a random key, which is not stored, chooses the records of a unit. The number of records is then private,
+    A hash with a random key, which is not stored, selects the records of a unit. The number of records is then private,
     unless `contribution` is 1. See the pages "Counting records where they are" and "Who is protected?".
 
     Examples
@@ -106,9 +106,6 @@ def count(
         records, [names], labels, otherwise=checked_otherwise(otherwise, labels), bound=bound, counts_column=counts
     )
     return Counts.of(table, tuple((name, tuple(labels[name])) for name in names), bound)
-
-
-# Several tables of the same records, such as those of a network. **Secret**.
 
 
 def count_families(
@@ -137,7 +134,7 @@ def count_families(
         A column with the number of records that each row represents.
     """
     shapes = [table_shape(family, labels) for family in families]
-    # A zero has two signs, and there may be a missing value. If there are more rows, some value is undeclared.
+    # Zero has two signs, and there may be a missing value. If there are more rows, some value is undeclared.
     max_rows = [math.prod(2 * (length + 1) for length in shape) for shape in shapes]
     coded = _coded_families(
         records, families, labels, otherwise=otherwise, bound=bound, counts_column=counts_column, max_rows=max_rows
@@ -159,14 +156,14 @@ def coded_records(
     Parameters
     ----------
     records, labels, otherwise, bound, counts_column
-        As for :func:`count_families`.
+        See :func:`count_families`.
     max_values : int
         The maximum number of values, which limits the memory.
 
     Raises
     ------
     DataError
-        If there are more values. The message contains no number of the data.
+        If there are more values. The message contains no number from the data.
     """
     max_rows = [math.prod(2 * (len(values) + 1) for values in labels.values())]
     ((columns, weights),) = _coded_families(
@@ -180,7 +177,7 @@ def coded_records(
     )
     n = len(columns[0]) if weights is None else int(weights.sum())
     if n * len(columns) > max_values:
-        raise DataError(f"The records have more than {max_values} values together. Take a sample of the people.")
+        raise DataError(f"Use a sample of the people: the records have more than {max_values} values together.")
     codes = np.stack(list(columns), axis=1)
     return codes if weights is None else np.repeat(codes, weights, axis=0)
 
@@ -202,7 +199,7 @@ def _coded_families(
     """
     if (engine := _engine_records(records, labels, otherwise, bound, counts_column)) is not None:
         coded = engine.encode_families(families, max_rows)
-        # All records have been validated, so the choice among them cannot cause an error.
+        # All records have been validated, so the selection cannot cause an error.
         return coded if bound is None else engine.with_bound(bound, randbits(256)).encode_families(families, max_rows)
     columns = encode(records, list(labels), labels, otherwise, unit=None if bound is None else bound.unit)
     weights = None if counts_column is None else row_counts(records, counts_column)
@@ -218,12 +215,12 @@ def _coded_families(
 def refuse_missing_columns(
     records: Any, labels: Categories, *, bound: Bound | None, counts_column: str | None = None
 ) -> None:
-    """Refuse records that cannot be counted because of their form, before any budget is spent. No value is read.
+    """Refuse records that cannot be counted because of their form, before any charge. No value is read.
 
     Raises
     ------
     ArgumentError
-        If they are not named columns, a column is missing, or a column of counts is passed where there can be none.
+        If they are not named columns, a column is missing, or a column of counts is not allowed.
     """
     if _engine_records(records, labels, {}, bound, counts_column) is not None:
         return
@@ -246,19 +243,19 @@ def _engine_records(
     if not is_engine_table(records):
         return None
     if counts_column is not None:
-        raise ArgumentError(f"Expected each row of {type_name(records)} to be one record. Leave counts= out.")
+        raise ArgumentError(f"Leave counts= out: each row of {type_name(records)} must be one record.")
     return EngineRecords.of(records, labels, otherwise, bound)
 
 
 def _refuse_counts_column(counts_column: str | None) -> None:
     if counts_column is not None:
-        raise ArgumentError("Expected one record in each row where unit= says whose it is. Leave counts= out.")
+        raise ArgumentError("Leave counts= out: with unit= each row must be one record.")
 
 
 def table_shape(names: Sequence[str], labels: Categories, *, max_cells: int = 50_000_000) -> tuple[int, ...]:
     """The shape of a table with these axes, or an error if it is too large to be released.
 
-    A table of `max_cells` doubles takes 400 MB, and the release several of them.
+    A table of `max_cells` doubles takes 400 MB, and a release needs several.
     """
     shape = tuple(len(labels[name]) for name in names)
     if math.prod(shape) > max_cells:
@@ -269,11 +266,8 @@ def table_shape(names: Sequence[str], labels: Categories, *, max_cells: int = 50
     return shape
 
 
-# Numbers as the intervals in which they lie. **Secret**.
-
-
 def interval_of(column: Any, edges: Sequence[float], name: str = "values") -> Integers:
-    """The number of edges at or below each number: 0 below the first one. **Secret.**
+    """The number of edges at or below each number. **Secret.**
 
     Raises
     ------
@@ -288,7 +282,7 @@ def interval_of(column: Any, edges: Sequence[float], name: str = "values") -> In
     if numbers is None or np.isnan(numbers).any():
         raise DataError(
             f"The column {name!r} holds missing values, or values that are not numbers. "
-            + missing_values("Give missing values a number of their own below all edges")
+            + missing_values("Replace missing values by a number below all edges")
         )
     return np.searchsorted(np.asarray(edges, dtype=float), numbers, side="right").astype(np.int64)
 
@@ -310,7 +304,7 @@ def count_between(records: Frame, column: str, edges: Sequence[float], bound: Bo
     if engine is not None:
         positions, weights = _group_by_interval(engine, edges, column)
         if bound is not None:
-            # All records have been validated, so the choice among them cannot cause an error.
+            # All records have been validated, so the selection cannot cause an error.
             positions, weights = _group_by_interval(engine.with_bound(bound, randbits(256)), edges, column)
         return tabulate([positions], (len(edges) + 1,), weights)
     columns = {name: column_of(records, name) for name in (column, *([] if bound is None else [bound.unit]))}

@@ -1,4 +1,4 @@
-"""What only the holder of the data may see: diagnoses, realised errors, pointwise scores. All of it is confidential."""
+"""Confidential results for the data holder only: diagnoses, realised errors and pointwise scores."""
 
 from pymc_dirdp.lazy import attach
 

@@ -1,4 +1,4 @@
-"""Trees of numbers that were computed from the data, which no guarantee covers: everything in them says so."""
+"""Trees of numbers computed from the data, which no guarantee covers. Every group and variable says so."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,10 +9,10 @@ DO_NOT_PUBLISH = "do not publish: computed from the data themselves, so the guar
 
 
 def marked(groups: Mapping[str, xr.Dataset]) -> xr.DataTree:
-    """The groups by path as a tree with the mark on every group and variable, so that what is taken out keeps it."""
+    """The groups by path as a tree with the mark on every group and variable, so that extracted parts have it, too."""
     tree = xr.DataTree.from_dict({path: _with_marks(dataset) for path, dataset in groups.items()}, name="confidential")
     for node in tree.subtree:
-        # Attributes are texts or numbers, so that a file returns what was written.
+        # Attributes are texts or numbers, so that they survive a file unchanged.
         others: dict[Any, Any] = {
             key: value for key, value in node.attrs.items() if isinstance(value, str | int | float)
         }

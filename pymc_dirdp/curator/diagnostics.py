@@ -1,4 +1,4 @@
-"""What the privacy of a release has cost, measured on the data. All of it is confidential."""
+"""The cost of privacy of a release, measured on the data. Results are confidential."""
 
 import numpy as np
 import pymc as pm
@@ -32,20 +32,20 @@ def diagnose(
     """Compare a release with the data behind it, for the curator only. **Confidential**.
 
     The result is computed from the observed data and contains them, and no guarantee covers it. Do not publish it, and
-    do not let it decide what to publish. Nothing is written to disk.
+    do not base decisions on what to publish on it. Nothing is written to disk.
 
     Parameters
     ----------
     release : xarray.DataTree
         A release from :func:`sample` or :func:`load`.
     model : pymc.Model, optional
-        The model that it was drawn from, with its data; by default the one on the context stack.
+        The model of the release, with its data; by default the one on the context stack.
     draws : int, default 1000
         The number of draws of each chain, at least 100.
     chains : int, default 4
-        The number of blocks of independent draws, which ArviZ takes for chains.
+        The number of blocks of independent draws, which ArviZ treats as chains.
     random_seed : int, SeedSequence, Generator or None
-        A seed is harmless here, because nothing of the result is published.
+        A seed does not affect privacy here, because you do not publish the result.
 
     Returns
     -------
@@ -54,8 +54,8 @@ def diagnose(
 
         * `non_private`: draws of the model's own posterior, with the groups that ArviZ reads.
         * `private`: draws of the distribution behind the release, or given its noisy counts.
-        * `release`: the released draws; `guarantee`: what was guaranteed, which is public.
-        * `realised`: errors in nats by table, what was expected without the data, and the rank among fresh releases.
+        * `release`: the released draws; `guarantee`: the public guarantee.
+        * `realised`: errors in nats by table, errors expected without the data, and the rank among fresh releases.
         * `cells`: the errors of every cell, by table; `bias_of_draw` is P1 equation 3.
 
     Raises
@@ -65,12 +65,12 @@ def diagnose(
     UnsupportedModelError
         If the release is not one of this model, or the model has a part without a closed form.
     DataError
-        If the observations are not what the model says. The message has no value.
+        If the observations do not fit the model. The message has no value.
 
     Notes
     -----
-    `log_likelihood` has a value for each observation, to the power `r` under `private`, so compare with `arviz.loo`
-    under `non_private`. Above 128 MB it holds sums, and `posterior_predictive` is left out. Theory, sections 1 and 8.
+    `log_likelihood` has a value for each observation, multiplied by `r` under `private`. So use `arviz.loo` with
+    `non_private`. Above 128 MB it holds sums, and `posterior_predictive` is left out. Theory, sections 1 and 8.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def diagnose(
     stored, rng = open_release(release), generator(random_seed)
     own_distributions, private = _distributions(stored, model)
     distributions = {"non_private": own_distributions}
-    # Noise on counts leaves no tempered posterior, so what is about its distribution is left out.
+    # Noise on counts has no tempered posterior, so leave out the groups about it.
     if tempered := len(private) == len(own_distributions):
         distributions["private"] = tuple(private.values())
     draws_by_table = {
@@ -104,10 +104,9 @@ def diagnose(
     groups["/release"] = release_view["posterior"].to_dataset()
     if not tempered:
         groups["/private/posterior"] = _posterior_given(release, chains * draws, rng)
-    # The only category of a table has the probability 1, in every distribution.
+    # A table with a single category has no errors.
     varying = tuple(distribution for distribution in own_distributions if distribution.table.n_categories > 1)
     groups |= errors_of(release, varying, private, rng)
-    # What the group `guarantee` repeats of a release.
     public = release_view["privacy"].attrs
     groups["/guarantee"] = xr.Dataset(
         attrs={name: public[name] for name in ("statement", "protected", "adjacency", "released_draws")}
@@ -116,16 +115,13 @@ def diagnose(
 
 
 def _distributions(stored: LoadedRelease, model: pm.Model) -> tuple[tuple[Distribution, ...], dict[str, Distribution]]:
-    """The model's own posterior of each table; and by table the tempered one, if it has one.
-
-    This function reads the counts.
-    """
+    """The model's own posterior of each table, and the tempered posteriors by table. This function reads the counts."""
     own_tables = tables_as_planned(stored.plan, model)
     _refuse_several_tables(own_tables)
     distributions, private = [], {}
     for table in own_tables:
         distribution, mechanism = own_distribution(table, model), stored.tables[table.name].mechanism
-        # It checks that the counts satisfy the guarantee of `min_count`.
+        # Check that the counts satisfy `min_count`.
         mechanism.check(distribution.counts)
         distributions.append(distribution)
         if (tempered := mechanism.tempered) is not None:
@@ -134,7 +130,7 @@ def _distributions(stored: LoadedRelease, model: pm.Model) -> tuple[tuple[Distri
 
 
 def _posterior_given(release: Published, draws: int, rng: np.random.Generator) -> xr.Dataset:
-    """Draws given what was published, as anybody may draw them, table by table; none without a size to plan for."""
+    """Draws given the published output, table by table; none if the plan has no number of records."""
     try:
         numbers = planned_numbers(release)
         analysis = analyse(
@@ -152,6 +148,6 @@ def _refuse_several_tables(tables: tuple[Table, ...]) -> None:
             if likelihood.view is not None and not likelihood.view.inside.all():
                 raise UnsupportedModelError(
                     f"{likelihood.name!r} feeds {table.name!r} and other tables at once, so its log-likelihood belongs "
-                    "to no single one. Make one variable of them with a row for each, or one observed variable for "
+                    "to no single one. Define one variable with a row for each table, or one observed variable for "
                     "each."
                 )

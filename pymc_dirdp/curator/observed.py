@@ -1,4 +1,4 @@
-"""Log-likelihoods and replicated data of each observation of a model, given draws of its tables. All is secret."""
+"""Log-likelihoods and replicates of each observation of a model, given draws of its tables. They are confidential."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Observed:
-    """One observed variable as it was given. It has no `repr` of its own, because it holds the data."""
+    """The data of one observed variable. There is no `repr` of the fields, because they hold the data."""
 
     variable: Observation
     values: Codes  # Shape (*batch,) or (*batch, d).
-    row: Codes  # Shape (*batch,): which row of those that it sees of the table each observation feeds.
+    row: Codes  # Shape (*batch,): the row of each observation, among the table's rows that the variable sees.
     records: Codes | None  # Shape (*batch, d): the observations as counts of categories; None for codes.
     axes: Labels  # The dims of `values`, with their labels.
 
@@ -36,13 +36,13 @@ class Observed:
             cells = log_p.reshape(*p.shape[:2], -1)
             return np.asarray(cells[:, :, self.row * p.shape[-1] + self.values])
         total = np.broadcast_to(self._arrangements, (*p.shape[:2], *self.row.shape)).copy()
-        # The categories are added one by one: all at once would take d times the memory.
+        # Categories are added one by one to save memory.
         for category in range(p.shape[-1]):
             total += self.records[..., category] * log_p[:, :, self.row, category]
         return total
 
     def total_log_likelihood(self, p: Array) -> Array:
-        """The sum over all observations, shape `(chains, draws)`, in memory that does not grow with their number."""
+        """The sum over all observations, shape `(chains, draws)`. The memory does not grow with their number."""
         p = self._observed_shares(p)
         counts = np.zeros((int(np.prod(p.shape[2:-1])), p.shape[-1]))
         if self.records is None:
@@ -61,7 +61,7 @@ class Observed:
             uniform = rng.random((*p.shape[:2], *self.row.shape))
             below = np.cumsum(rows, axis=-1)
             codes = np.zeros(uniform.shape, dtype=np.int64)
-            # The last category is what is left, so that rounding of the sums cannot lead beyond it.
+            # The last category takes the remainder, so rounding of the sums cannot lead beyond it.
             for category in range(p.shape[-1] - 1):
                 codes += uniform >= below[:, :, self.row, category]
             return codes
@@ -77,7 +77,7 @@ class Observed:
 
     @cached_property
     def _arrangements(self) -> Array:
-        """The logarithm of how many orders of the records give the same counts; it depends on no parameter."""
+        """Log of the multinomial coefficient of the counts, which depends on no parameter."""
         if self.records is None:
             return np.zeros(self.row.shape)
         return np.asarray(gammaln(self.records.sum(axis=-1) + 1) - gammaln(self.records + 1).sum(axis=-1))
@@ -92,7 +92,7 @@ def observations(tables: Iterable[Table], model: pm.Model) -> dict[str, tuple[Ob
 
 
 def _observed(observed: Observation, model: pm.Model) -> Observed:
-    """The single observations that `read_counts` has counted and checked."""
+    """The single observations, which `read_counts` has counted and checked."""
     values, row, records = observed.records()
     return Observed(
         variable=observed,
@@ -104,7 +104,7 @@ def _observed(observed: Observation, model: pm.Model) -> Observed:
 
 
 def axes_of(name: str, values: NDArray[Any], model: pm.Model) -> Labels:
-    """The dims of a variable of the model, with their labels; the entries of a dim without any are numbered."""
+    """The dims of a variable of the model, with their labels; or with numbers, if a dim has no labels."""
     dims = model.named_vars_to_dims.get(name) or (None,) * values.ndim
     return tuple(
         (dim_name(name, axis, dim), list(model.coords.get(dim) or range(size)))

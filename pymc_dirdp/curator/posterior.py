@@ -1,4 +1,4 @@
-"""The exact posterior of a model, without any privacy."""
+"""The exact posterior of a model, without privacy. Results are confidential."""
 
 import numpy as np
 import pymc as pm
@@ -19,8 +19,6 @@ from pymc_dirdp.releases.axes import share_labels
 from pymc_dirdp.sampling.bits import Seed, generator
 from pymc_dirdp.signatures import user_facing
 
-# The secret draws of a posterior as a tree with every group that ArviZ's functions look for.
-
 
 def posterior_groups(
     distributions: tuple[Distribution, ...],
@@ -29,14 +27,14 @@ def posterior_groups(
     model: pm.Model,
     rng: np.random.Generator,
 ) -> dict[str, xr.Dataset]:
-    """The groups of one posterior, by name.
+    """The groups of one posterior for ArviZ, by name.
 
-    By name of a table, `draws_by_name` has its draws, shape `(chains, draws, *table.shape)`, and `observations` has
-    what feeds it. Deterministics that depend on tables come along.
+    For each table, `draws_by_name` has its draws, shape `(chains, draws, *table.shape)`, and `observations` has the
+    observed variables that feed it. Deterministics that depend on tables are included.
 
-    The density of the posterior is the exponential of the sum of `log_prior` and `log_likelihood`, as sensitivities and
-    importance weights need it: under the private distribution the likelihood is raised to the power `r`. It is a
-    density in the coordinates of samplers, see :meth:`Distribution.log_prior`.
+    The log-density of the posterior is the sum of `log_prior` and `log_likelihood`, which sensitivity analyses and
+    importance weights need. Under the private distribution the likelihood is raised to the power `r`. The density is in
+    the coordinates of samplers, see :meth:`Distribution.log_prior`.
     """
     chains, draws = next(iter(draws_by_name.values())).shape[:2]
     lead = sample_axes(chains, draws)
@@ -64,9 +62,9 @@ def _observed_groups(
     *,
     max_values: int = 2**24,
 ) -> dict[str, xr.Dataset]:
-    """The groups of what was observed.
+    """The groups of observed data, log-likelihoods and replicates.
 
-    The log-likelihood of single observations may take 128 MB, which `max_values` do, and so may replicated data.
+    The log-likelihood of single observations may take up to `max_values` values (128 MB), and so may replicates.
     """
     chains, draws = next(iter(draws_by_name.values())).shape[:2]
     lead = sample_axes(chains, draws)
@@ -98,7 +96,7 @@ def _formulas(model: pm.Model, names: tuple[str, ...], labelled_draws: LabelledA
     """The values of these Deterministics at all draws of the tables: shape `(chains, draws, ...)`."""
     inputs = [model[name] for name in labelled_draws if name in model.named_vars]
     observed = {variable: model.rvs_to_values[variable] for variable in model.observed_RVs}
-    # The function runs in Python, because it runs once for each draw and a compiler would take seconds.
+    # It runs once for each draw in Python, because compilation would take seconds.
     function = compile_plain(inputs, graph_replace([model[name] for name in names], observed, strict=False))
     draws = [labelled_draws[str(variable.name)][0] for variable in inputs]
     flat = [values.reshape(-1, *values.shape[2:]) for values in draws]
@@ -114,9 +112,6 @@ def _formulas(model: pm.Model, names: tuple[str, ...], labelled_draws: LabelledA
     }
 
 
-# The exact posterior of a model without any privacy, by conjugacy. All of it is confidential.
-
-
 @user_facing
 def exact_posterior(
     model: pm.Model | None = None,
@@ -126,25 +121,26 @@ def exact_posterior(
 ) -> xr.DataTree:
     """Independent draws from the posterior of a model itself, **without any privacy**, by conjugacy. **Confidential**.
 
-    It is what `pm.sample` would return for the same model, without a sampler's error. No guarantee covers it: do not
-    publish it and do not let it decide what to publish. For a private draw, see :func:`pymc_dirdp.sample`.
+    They have the same distribution as those of `pm.sample` for the same model, without a sampler's error. No guarantee
+    covers them. Do not publish them, and do not base decisions on what to publish on them. For a private draw, see
+    :func:`pymc_dirdp.sample`.
 
     Parameters
     ----------
     model : pymc.Model, optional
-        The model on the context stack by default: one that :func:`pymc_dirdp.tables` can read.
+        A model that :func:`pymc_dirdp.tables` can read; by default the one on the context stack.
     draws : int, default 4000
-        How many; they are independent, so the effective sample size is the number of draws.
+        The number of draws. They are independent, so this is also the effective sample size.
     random_seed : int, SeedSequence, Generator or None
-        A seed is harmless here, because nothing of the result is published.
+        A seed does not affect privacy here, because you do not publish the result.
 
     Returns
     -------
     posterior : xarray.DataTree
-        The groups that ArviZ looks for, with the names, dims and labels of the model: `posterior`, `prior`,
-        `log_prior`, `log_likelihood`, `posterior_predictive` and `observed_data`. Deterministics that depend on the
-        Dirichlet and Beta variables come along with these. Every group and variable has an
-        attribute `confidential`, and no function of this library takes the tree for a release.
+        The groups that ArviZ reads, with the names, dims and labels of the model: `posterior`, `prior`, `log_prior`,
+        `log_likelihood`, `posterior_predictive` and `observed_data`. Deterministics that depend on the Dirichlet and
+        Beta variables are included. Every group and variable has an attribute `confidential`, and no function of this
+        library accepts the tree as a release.
 
     Raises
     ------
@@ -153,14 +149,14 @@ def exact_posterior(
     ArgumentError
         If there is no model.
     DataError
-        If the observations are not what the model says. The message never holds a value.
+        If the observations do not fit the model. The message has no value.
 
     Notes
     -----
     The posterior of each row is `Dirichlet(x + prior)`, with the counts `x` of the records in its cells.
 
-    Where single observations would take more than 128 MB, `log_likelihood` holds their sum for each draw and
-    `posterior_predictive` is left out; fewer draws bring them back.
+    If single observations would take more than 128 MB, `log_likelihood` holds their sum for each draw and
+    `posterior_predictive` is left out. Ask for fewer draws to include them.
 
     Examples
     --------
@@ -185,7 +181,7 @@ def exact_posterior(
 
 
 def deterministics_of(model: pm.Model, found_tables: tuple[Table, ...]) -> tuple[str, ...]:
-    """The names of the Deterministics that depend on tables and come along, in the model's order."""
+    """The names of the Deterministics that depend on tables, in the model's order."""
     variables = {model[table.name] for table in found_tables if table.name in model.named_vars}
     return tuple(
         str(formula.name)

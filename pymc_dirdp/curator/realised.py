@@ -1,4 +1,4 @@
-"""Errors of draws and of estimates on the data themselves, beside what is expected of them without. All is secret."""
+"""Errors of draws and of estimates on the data, beside the errors expected without them. Results are confidential."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,18 +24,18 @@ from pymc_dirdp.releases.axes import cell_labels
 from pymc_dirdp.releases.opened import Published, open_release
 from pymc_dirdp.sampling.fast import dirichlet
 
-# The two secret conjugate posteriors of each table: the user's own, and the one that a release is drawn from.
+# The two confidential posteriors of each table: that of the model, and the one that a release is drawn from.
 
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """`Dirichlet(power * counts + prior)` for every row: the posterior if each record counts `power` times.
+    """`Dirichlet(power * counts + prior)` for every row, the posterior for the likelihood to the power `power`.
 
     All arrays have the shape of the table.
     """
 
     table: Table
-    counts: Array = field(repr=False)  # The secret.
+    counts: Array = field(repr=False)  # Confidential.
     prior: Array  # The model's own prior, or the mechanism's `alpha`.
     power: float  # 1, or the mechanism's `r`.
 
@@ -45,7 +45,7 @@ class Distribution:
         return self.power * self.counts + self.prior
 
     def sample(self, chains: int, draws: int, rng: np.random.Generator) -> Array:
-        """Independent draws, shape `(chains, draws, *table.shape)`; they are called chains for ArviZ."""
+        """Independent draws, shape `(chains, draws, *table.shape)`. ArviZ calls the blocks chains."""
         return dirichlet(self.concentration, chains * draws, rng).reshape(chains, draws, *self.counts.shape)
 
     def sample_prior(self, chains: int, draws: int, rng: np.random.Generator) -> Array:
@@ -66,17 +66,14 @@ def own_distribution(table: Table, model: pm.Model) -> Distribution:
 
 
 def simplex(table: Table, values: Array) -> Array:
-    """Draws of the released variable with both categories of a Beta, none of them 0, so that logarithms are finite."""
+    """Draws of the released variable with both categories of a Beta, all positive, so that logarithms are finite."""
     p = np.stack([values, 1 - values], axis=-1) if table.family == "beta" else values
     return np.maximum(p, np.finfo(np.float64).tiny)
 
 
 def variable(table: Table, p: Array) -> Array:
-    """The reverse of `simplex`. A Beta variable is the probability of success, the first of two categories."""
+    """The inverse of `simplex`. A Beta variable is the probability of success, the first of two categories."""
     return p[..., 0] if table.family == "beta" else p
-
-
-# Divergences from what the data say.
 
 
 def frequencies(counts: Array) -> Array:
@@ -86,7 +83,7 @@ def frequencies(counts: Array) -> Array:
 
 
 def by_size(counts: Array, errors: Array) -> Array:
-    """The mean of errors of rows, shape (..., *rows), by their numbers of records; NaN if there is no record."""
+    """The mean of errors of rows, shape (..., *rows), weighted by numbers of records; NaN if there is no record."""
     sizes = counts.sum(axis=-1)
     with np.errstate(invalid="ignore"):
         weights = sizes / sizes.sum()
@@ -102,13 +99,10 @@ def kl_of_draws(counts: Array, y: Array) -> Array:
 def kl_of_estimates(distribution: Distribution, estimates: Array) -> Array:
     """The expected divergence of estimates from the shares given the data, averaged over rows; shape of the first axes.
 
-    The expectation is over the model's own posterior, so it can be compared with what was expected without the data.
+    The expectation is over the model's own posterior, so it is comparable with that expected without the data.
     """
     row_kl = kl_of_estimate(distribution.counts + distribution.table.prior, estimates)
     return np.asarray(row_kl.mean(axis=tuple(range(1 - distribution.counts.ndim, 0))))
-
-
-# The errors of a release, each with its reference: what else could have come of these data, or of others.
 
 
 def errors_of(
@@ -117,13 +111,13 @@ def errors_of(
     private: Mapping[str, Distribution],
     rng: np.random.Generator,
 ) -> dict[str, xr.Dataset]:
-    """The errors of all tables, in nats with their ranks, and those of every cell by table.
+    """The errors of all tables, in nats with their ranks, and the errors of every cell by table.
 
-    A rank is the share of a reference whose error is smaller. `kl_estimate` is the divergence of the estimate from the
-    shares, and its reference are fresh releases of the same data. Where each table has a tempered posterior there are
-    two more: `kl_release` is `KL(x/N || y)` of each released draw, averaged over rows by size, among draws of the
-    private posterior given these data. `kl_posterior` is the divergence of the private posterior from the user's own,
-    summed over rows, among data sets of the same row sizes that the model's prior produces.
+    A rank is the share of a reference with a smaller error. `kl_estimate` is the divergence of the estimate from the
+    shares, with fresh releases of the same data for reference. If each table has a tempered posterior there are two
+    more. `kl_release` is `KL(x/N || y)` of each released draw, averaged over rows by size; its reference are draws of
+    the private posterior given these data. `kl_posterior` is the divergence of the private posterior from the model's
+    own, summed over rows; its reference are data sets of the same row sizes from the model's prior.
     """
     stored, estimates = open_release(release), _estimates_of(release, posterior)
     all_tempered = all(distribution.table.name in private for distribution in posterior)
@@ -161,7 +155,7 @@ def errors_of(
 
 
 def _ranked(what: str, error: Array, replicated: Array, expected: float | None) -> dict[str, Any]:
-    """A realised error, what was expected of it without the data, and the share of a reference that is smaller."""
+    """A realised error, its expectation without the data, and the share of a reference that is smaller."""
     is_defined = np.isfinite(error) & bool(len(replicated))
     rank = np.where(is_defined, np.searchsorted(np.sort(replicated), error) / max(len(replicated), 1), np.nan)
     return {what: error, f"{what}_rank": rank, f"{what}_expected": np.nan if expected is None else expected}
@@ -170,9 +164,9 @@ def _ranked(what: str, error: Array, replicated: Array, expected: float | None) 
 def _kl_of_posteriors(
     posterior: Distribution, private: Distribution, rng: np.random.Generator, *, replicates: int = 500
 ) -> tuple[Array, Array]:
-    """The divergence of the private posterior from the user's own, and that for data sets from the prior.
+    """The divergence of the private posterior from the model's own, and its values for data sets from the prior.
 
-    So many data sets as `replicates` rank an error: a rank is then accurate to about 0.02.
+    A rank among 500 `replicates` is accurate to about 0.02.
     """
     p = posterior.sample_prior(1, replicates, rng)[0]
     possible = rng.multinomial(posterior.counts.sum(axis=-1).astype(np.int64), p / p.sum(axis=-1, keepdims=True))
@@ -192,10 +186,10 @@ def fresh_estimates(
 ) -> Array:
     """Estimates from fresh releases of the same data, shape `(releases, *table.shape)`; none for a large table.
 
-    They are those of the approximation that plans use, all at once.
+    They use the approximation of plans.
     """
     counts, prior = distribution.counts, distribution.table.prior
-    # So many fresh releases of a table, unless that makes more cells than these; with fewer than 20 there is none.
+    # 200 fresh releases, or fewer if they had more than 20,000 cells; none instead of fewer than 20.
     times, estimates = min(200, 20_000 // counts.size), None
     if times >= 20 and counts.any():
         estimates = estimated_shares(
@@ -205,9 +199,9 @@ def fresh_estimates(
 
 
 def planned_numbers(release: Published) -> dict[str, int] | None:
-    """What an analyst may take for the private numbers of records: any up to twice that of the plan, as plans do.
+    """Bounds on private numbers of records: twice those of the plan, by table. The number is uniform up to its bound.
 
-    Of tables whose draw is the release; noise shows their number itself.
+    Only tables whose draw is the release need a bound, because noisy counts show the number.
     """
     stored = open_release(release)
     if stored.plan.privacy_unit.n_records_is_public:
@@ -217,7 +211,7 @@ def planned_numbers(release: Published) -> dict[str, int] | None:
 
 
 def _estimates_of(release: Published, posterior: tuple[Distribution, ...]) -> dict[str, Array]:
-    """The estimates of :func:`pymc_dirdp.estimate`, table by table; NaN where they need more than the release says."""
+    """The estimates of :func:`pymc_dirdp.estimate` by table; NaN if they need more than the release states."""
     shapes = {distribution.table.name: distribution.counts.shape for distribution in posterior}
     try:
         tables = estimate(release, same_records=False, n_prior=planned_numbers(release), progressbar=False).tables
@@ -231,7 +225,7 @@ def _cell_errors(
 ) -> xr.Dataset:
     """The errors of every cell of a table. `private` is None for a table that was released by noise.
 
-    `bias_of_draw` is P1 equation 3 with its sign: how far the mean of a draw is from the cell's frequency.
+    `bias_of_draw` is P1 equation 3 with its sign, the mean of a draw minus the cell's frequency.
     """
     counts = posterior.counts
     share = np.where(counts.sum(axis=-1, keepdims=True) > 0, frequencies(counts), np.nan)

@@ -1,4 +1,4 @@
-"""One page on a plan, a release or a diagnosis. What is on a page about a diagnosis is confidential."""
+"""Reports on plans, releases and diagnoses. The report on a diagnosis is confidential."""
 
 from collections.abc import Iterator
 from os import PathLike
@@ -16,7 +16,7 @@ from pymc_dirdp.signatures import user_facing
 
 @user_facing
 def report(release: xr.DataTree | str | PathLike[str] | Plan | Ledger | Claiming, *, full: bool = False) -> Report:
-    r"""Describe the guarantee and the accuracy of a plan or a release, or what privacy has cost by a diagnosis.
+    r"""Describe the guarantee and the accuracy of a plan or a release, or the cost of privacy in a diagnosis.
 
     Parameters
     ----------
@@ -24,27 +24,29 @@ def report(release: xr.DataTree | str | PathLike[str] | Plan | Ledger | Claiming
         A release from :func:`pymc_dirdp.sample`, or the path of its file; a plan from :func:`pymc_dirdp.plan`, before
         any count is read; a ledger or a bandit; or a diagnosis from :func:`pymc_dirdp.diagnose`.
     full : bool
-        Whether to say everything: five deltas, assumptions, arithmetic, every table. The default is 15 lines at most.
-        It is ignored for a diagnosis.
+        Whether to include five deltas, assumptions, arithmetic and every table. By default a report has at most 15
+        lines. Ignored for a diagnosis.
 
     Returns
     -------
     report : Report
-        `print(report(release))` shows it as text of at most 80 columns; a notebook shows it as a table. Of a plan or a
-        release it holds public numbers only. Where the stated guarantee does not follow from the release's own numbers,
-        or the release was drawn with a seed, the title says so and states no guarantee; see :func:`pymc_dirdp.verify`.
-        The report on a diagnosis is **confidential**, and says so in its title and above each section.
+        `print(report(release))` shows it as text of at most 80 columns, and a notebook shows it as a table. The report
+        on a plan or a release holds public numbers only. If the stated guarantee does not follow from the release's own
+        numbers, or the release was drawn with a seed, the title says so instead of stating a guarantee; see
+        :func:`pymc_dirdp.verify`. The report on a diagnosis is **confidential**, and says so in its title and above
+        each section.
 
     Raises
     ------
     ReleaseError
-        If it is no release, or is damaged.
+        If it is not a release, or is damaged.
 
     Notes
     -----
-    A realised error has a rank: the share of fresh releases of the same data that err less; for the KL of posteriors,
-    of data sets that the prior predicts. The bias of a cell is P1 equation 3: how far the mean of the draw is from the
-    cell's frequency. It is largest, as a part of the cell, in the smallest cells, so these are listed.
+    A realised error has a rank, the share of fresh releases of the same data with a smaller error. For the KL of
+    posteriors these are data sets from the prior predictive distribution. The bias of a cell is P1 equation 3, the
+    distance of the mean of the draw from the cell's frequency. Its relative size is largest in the smallest cells, so
+    the report lists these.
 
     Examples
     --------
@@ -71,14 +73,13 @@ def _of_diagnosis(diagnosis: xr.DataTree) -> Report:
     guaranteed = (
         ("guarantee", str(guarantee["statement"])),
         ("protected", str(guarantee["protected"])),
-        ("draws", f"{guarantee['released_draws']}, all of them covered"),
-        ("this page", "is not covered: it was computed from the data themselves"),
+        ("draws", f"{guarantee['released_draws']}, all covered by the guarantee"),
+        ("this page", "is not covered, because it was computed from the data"),
     )
     sizes = {
         name: table_cells["records"].sum(list(table_cells["records"].dims)[-1]) for name, table_cells in cells.items()
     }
     several = [name for name, row_sizes in sizes.items() if row_sizes.size > 1]
-    # So many of the smallest cells of a table, and of its rows, are shown.
     smallest_cells = [entry for name in cells for entry in _smallest(name, cells[name], cells[name]["records"], 8)]
     smallest_rows = [entry for name in several for entry in _smallest(name, cells[name], sizes[name], 3)]
     sections = {
@@ -117,7 +118,7 @@ def _compared(errors: xr.Dataset, what: str, others: str) -> str:
         parts.append(f"with them {float(errors[f'{what}_mean']):.3g}")
     rank = float(errors[f"{what}_rank"])
     if np.isfinite(rank):
-        parts.append(f"{100 * rank:.0f} % of {others} err less")
+        parts.append(f"{100 * rank:.0f} % of {others} have a smaller error")
     return ", ".join(parts)
 
 
@@ -126,7 +127,7 @@ def _known(value: xr.DataArray) -> str:
 
 
 def _smallest(name: str, cells: xr.Dataset, records: xr.DataArray, most: int) -> Iterator[tuple[str, xr.Dataset]]:
-    """The entries of a table with the fewest records, and what they are called: by their labels, or their numbers."""
+    """The entries of a table with the fewest records, and their names from labels or numbers."""
     for place in np.argsort(records.values, axis=None, kind="stable")[:most]:
         index = dict(zip(records.dims, map(int, np.unravel_index(place, records.shape)), strict=True))
         entry = cells.isel(index)

@@ -1,30 +1,30 @@
-"""Sums over the tables near noisy counts that share one joint noise, compiled: all that a joint release says of counts.
+"""The likelihood of tables that share one joint noise: compiled sums over all tables near the noisy counts.
 
 A table has cells with counts x_k, a total n, and noisy counts z_k. Given the latent radius r the tables are
-independent, and every list of noise whose norm is at most the table's limit is as likely. So if each count has a
-weight f_k and the total a weight t, the probability of the output is
+independent, and the noise of a table is uniform over all vectors whose norm is at most the table's limit. If each count
+has a weight f_k and the total has a weight t, the probability of the output is
 
     S = sum_r w_r prod over tables [ sum_{s <= limit(r)} T(s) ],
-    T(s) = sum over x at the distance s of t(n) prod_k f_k(x_k).
+    T(s) = sum over x at distance s of t(n) prod_k f_k(x_k).
 
-With `f(x) = Gamma(x + a) / (x! Gamma(a))`, `t(n) = n! Gamma(A) / Gamma(n + A)` that is the evidence for Dirichlet
-priors a with the sum A, and with `f(x) = p**x / x!`, `t(n) = n!` the likelihood of the probabilities p.
+With `f(x) = Gamma(x + a) / (x! Gamma(a))` and `t(n) = n! Gamma(A) / Gamma(n + A)` this is the evidence for Dirichlet
+priors a with the sum A. With `f(x) = p**x / x!` and `t(n) = n!` it is the likelihood of the probabilities p.
 
-**One table.** Its noise has gains g and losses l: what cells have more and less than their noisy counts. If it adds up
-to 0 both are the norm, otherwise the norm is their sum, and the total is that of the noisy counts and g - l. Cell k
-gains v with the weight F_k(v) = f_k(z_k + v), v >= 1, or loses v with G_k(v) = f_k(z_k - v), v >= 0. Sums over the
-first cells by both are a matrix, which is the sum of the products of some lists U_j(g) L_j(l): one more cell has
+**One table.** Gains g and losses l are the totals by which cells lie above and below their noisy counts. If the noise
+sums to 0, both equal the norm. Otherwise the norm is g + l, and the total is that of the noisy counts plus g - l.
+Cell k gains v with the weight F_k(v) = f_k(z_k + v), v >= 1, or loses v with G_k(v) = f_k(z_k - v), v >= 0. The sums
+over the first cells by g and l form a matrix, which is a sum of products U_j(g) L_j(l). One more cell gives
 
     sum_j (F * U_j)(g) L_j(l) + U_j(g) (G * L_j)(l),
 
-twice as many; the pairs are sets of cells that gain. When there are more pairs than norms the matrix itself is taken,
-whose rows are such lists beside the unit vectors. All terms are positive, so nothing cancels. The same steps backwards
-are the derivatives of S in all F_k(v) and G_k(v), and so the distributions of all counts, whose means are the gradient
-of log S in log p; and draws.
+which has twice as many pairs, one for each set of cells that gain. When there are more pairs than norms the code uses
+the matrix itself: its rows are the L_j, and the U_j are unit vectors. All terms are positive, so nothing cancels. The
+same steps backwards give the derivatives of S in all F_k(v) and G_k(v). These yield draws and the distributions of all
+counts, whose means are the gradient of log S in log p.
 
-**Scales.** Gains are taken times exp(-a v), losses times exp(-b v). The best ways to gain and to lose take the largest
-steps of the logarithms of F_k and G_k first (of their concave hulls, where priors are below 1), and a and b are the
-steps that are next where T is largest: there the sums are of the order of 1. Sums below 1e-200 are left out.
+**Scales.** Gains are multiplied by exp(-a v) and losses by exp(-b v). The largest terms take the largest steps of the
+logarithms of F_k and G_k first (those of their concave hulls, where priors are below 1). The scales a and b are the
+next steps where T is largest, so the sums there are of order 1. Sums below 1e-200 are set to 0.
 """
 
 import abc
@@ -43,7 +43,7 @@ from pymc_dirdp.sampling.discrete_noise import compiled
 
 
 def multiplications(cells: int, reach: int) -> float:
-    """How many multiplications the sums of a table take, whose noise has a norm up to `reach`."""
+    """Number of multiplications in the sums of a table whose noise has a norm up to `reach`."""
     return float(sum(min(2**k, 2 * (reach + 1)) for k in range(2, cells))) * (reach + 1) ** 2
 
 
@@ -51,12 +51,12 @@ def multiplications(cells: int, reach: int) -> float:
 class CompiledRows(abc.ABC):
     """The likelihood of noisy counts as a compiled program, with its gradient.
 
-    What was published is fixed, or is an argument of each evaluation.
+    The published arrays are fixed, or are arguments of each evaluation.
 
     Attributes
     ----------
     published : tuple of array
-        What is fixed of it; or nothing. The noisy counts are the first.
+        The fixed published arrays, noisy counts first. Empty if you pass them to each evaluation.
     """
 
     published: tuple[Array, ...] = field(default=(), kw_only=True)
@@ -64,10 +64,10 @@ class CompiledRows(abc.ABC):
     @staticmethod
     @abc.abstractmethod
     def program() -> Callable[..., None]:
-        """The compiled program, whose arguments are all arrays, so that it is the same for all rows of this kind.
+        """The compiled program. All its arguments are arrays, so one program serves all rows of this kind.
 
-        They are the logarithms of the weights and an array for the gradient, in the shape of the noisy counts; an array
-        of a value for each of their leading entries, or of one; what was published; and the `arrays`.
+        They are the logarithms of the weights and an output array for the gradient, both in the shape of the noisy
+        counts; an output array with one value for each row, or one value; the published arrays; and the `arrays`.
         """
 
     @property
@@ -76,21 +76,21 @@ class CompiledRows(abc.ABC):
         """The last arguments of the program."""
 
     def evaluated(self, log_weights: ArrayLike, *published: Array) -> tuple[Array, Array]:
-        """The logarithm of the probability of the noisy counts of each row, and the expected counts: its gradient.
+        """Log-probability of the noisy counts of each row, and its gradient, the expected counts.
 
         Parameters
         ----------
         log_weights : array_like
             Logarithms of the weights of all cells, in any shape; `-inf` for 0.
         *published : array
-            As the attribute, if that is empty.
+            The published arrays, if the attribute is empty.
         """
         values, means = self.evaluate(log_weights, *published, *self.published, *self.arrays)
         return values, means.reshape(np.shape(log_weights))
 
     @classmethod
     def evaluate(cls, log_weights: ArrayLike, *arguments: NDArray[Any]) -> tuple[Array, Array]:
-        """The same, given all of what was published and the further arrays; means are in the shape of noisy counts."""
+        """The same from all published and further arrays. The means are in the shape of the noisy counts."""
         shape = arguments[0].shape
         logs = np.ascontiguousarray(log_weights, dtype=np.float64).reshape(shape)
         values, means = np.zeros(max(math.prod(shape[:-1]), 1)), np.zeros(shape)
@@ -98,13 +98,13 @@ class CompiledRows(abc.ABC):
         return values.reshape(shape[:-1]), means
 
     def likelihood(self, log_weights: ArrayLike, *published: Array) -> tuple[float, Array]:
-        """The same of all rows together."""
+        """Log-likelihood of all rows together, and its gradient."""
         values, means = self.evaluated(log_weights, *published)
         return float(values.sum()), means
 
 
 def readonly(kind: str, dimensions: int, layout: str = "A") -> str:
-    """The type of an array for Numba that may be one that must not be written to, as those of samplers and JAX."""
+    """The Numba type of an array that may be read-only, such as those of samplers and JAX."""
     return f"Array({kind}, {dimensions}, '{layout}', readonly=True)"
 
 
@@ -113,8 +113,8 @@ def readonly(kind: str, dimensions: int, layout: str = "A") -> str:
 class JointRows(CompiledRows):
     """The likelihood of tables with public totals given the noisy counts of all, which share one noise.
 
-    Logarithms are those of the probabilities of all cells. What is published is one array, the noisy counts of all
-    tables side by side.
+    The logarithms are those of the probabilities of all cells. One array is published, the noisy counts of all tables
+    side by side.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class JointRows(CompiledRows):
 
     @classmethod
     def of(cls, blocks: Sequence[BlockLikelihood], log_weights: Array, *, published: bool) -> Self:
-        """That of tables as :meth:`JointNoise.joint_likelihoods` has them."""
+        """Build it from the blocks of :meth:`JointNoise.joint_likelihoods`."""
         noisy = np.concatenate([block.noisy for block in blocks])
         sizes = np.array([len(block.noisy) for block in blocks], dtype=np.int64)
         return cls(sizes, np.stack([block.limits for block in blocks]), log_weights, published=(noisy,) * published)
@@ -188,7 +188,7 @@ def _step(parameter: float, known: bool, x: float) -> float:
 
 
 def _steps(parameter: float, known: bool, z: float, most: int) -> tuple[Any, Any]:
-    """Logarithms of F_k(v) / F_k(v - 1), v = 1, 2, ..., and the same of G_k; counts start at z, or at 0."""
+    """Logarithms of F_k(v) / F_k(v - 1) and G_k(v) / G_k(v - 1), v = 1, 2, ...; counts start at z, or at 0."""
     start = max(z, 0.0)
     gains, losses = np.empty(most), np.full(most, -math.inf)
     for v in range(most):
@@ -199,7 +199,7 @@ def _steps(parameter: float, known: bool, z: float, most: int) -> tuple[Any, Any
 
 
 def _concave(steps: Any) -> Any:
-    """The steps of the smallest concave list that is nowhere below: a larger one is averaged with those before it."""
+    """The steps of the concave hull. A step larger than those before it is averaged with them."""
     size, blocks = len(steps), 0
     means, lengths = np.empty(size), np.empty(size, dtype=np.int64)
     for step in steps:
@@ -215,11 +215,11 @@ def _concave(steps: Any) -> Any:
 
 
 def _slopes(gains: Any, losses: Any, least: int, log_totals: Any, zero_sum: bool) -> tuple[float, float]:
-    """The last steps a and b on the way to where T is largest, which gains `least` at least, or the first ones."""
+    """The last steps a and b before the maximum of T, which gains at least `least`; or the first steps."""
     most, total = gains.shape[1], gains.shape[1] + least
     if most == 0:
         return 0.0, 0.0
-    # The steps of no cell rise, so the best way takes those of all cells in falling order.
+    # The steps of a cell never rise, so the largest term takes those of all cells in falling order.
     ups, downs = np.sort(gains.ravel())[::-1], np.sort(losses.ravel())[::-1]
     gained, lost = 0, 0
     for norm in range(1 if zero_sum else least + 1, most + 1):
@@ -241,18 +241,18 @@ def _slopes(gains: Any, losses: Any, least: int, log_totals: Any, zero_sum: bool
 
 
 def _lists(gains: Any, losses: Any, z: Any, a: float, b: float, up: Any, down: Any, smallest: float = 1e-200) -> float:
-    """Write the gains and losses of each cell, scaled, and return the logarithm of what they were divided by."""
+    """Write the scaled weights of gains and losses of each cell, and return the logarithm of their divisor."""
     cells, most = gains.shape
     scale = 0.0
     for k in range(cells):
         up[k], down[k] = -math.inf, -math.inf
         first = int(max(-z[k], 0.0))
         if first == 0:
-            # No change is a loss.
+            # No change counts as a loss of 0.
             up[k, 1:] = np.cumsum(gains[k] - a)
             down[k, 0], down[k, 1:] = 0.0, np.cumsum(losses[k] - b)
         elif first <= most:
-            # A count below 0 has to gain first.
+            # A noisy count below 0 must gain.
             up[k, first] = -a * first
             up[k, first + 1 :] = np.cumsum(gains[k, : most - first] - a) - a * first
         largest = max(up[k].max(), down[k].max())
@@ -266,7 +266,7 @@ def _lists(gains: Any, losses: Any, z: Any, a: float, b: float, up: Any, down: A
 
 
 def _end(values: Any) -> int:
-    """The number of values up to the last one that is not 0."""
+    """Number of values up to the last nonzero one."""
     size = len(values)
     while size and values[size - 1] == 0:
         size -= 1
@@ -274,7 +274,7 @@ def _end(values: Any) -> int:
 
 
 def _convolved(values: Any, before: Any, out: Any, room: int, smallest: float = 1e-200) -> None:
-    """Write the convolution of a list with another one, up to so many numbers. Small ones make products slow."""
+    """Add the convolution of two lists to `out`, up to `room` numbers. Tiny numbers are set to 0: they are slow."""
     end = _end(values)
     for s in range(min(_end(before), room)):
         weight = before[s]
@@ -287,7 +287,7 @@ def _convolved(values: Any, before: Any, out: Any, room: int, smallest: float = 
 
 
 def _product(a: Any, b: Any) -> Any:
-    """The product of two matrices, of whose first one many numbers are 0. No library's threads wait for one another."""
+    """Product of two matrices, where the first has many zeros. It uses no thread pool of a linear algebra library."""
     product = np.zeros((a.shape[0], b.shape[1]))
     for i in range(a.shape[0]):
         for k in range(a.shape[1]):
@@ -299,9 +299,9 @@ def _product(a: Any, b: Any) -> Any:
 
 
 def _sums(up: Any, down: Any, zero_sum: bool, smallest: float = 1e-200) -> tuple[Any, Any, Any]:
-    """The lists U and L of all sums, one pair in a row, and for each cell where those before it and after it are.
+    """The lists U and L of all sums, one pair in a row, and the layout of these rows.
 
-    The layout has for each cell the first row before it, their number, and the first of the twice as many after it.
+    For each cell the layout has the first row before the cell, the number of rows, and the first row after the cell.
     """
     cells, size = up.shape
     layout = np.empty((cells, 3), dtype=np.int64)
@@ -315,10 +315,10 @@ def _sums(up: Any, down: Any, zero_sum: bool, smallest: float = 1e-200) -> tuple
     ups[0, 0] = downs[0, 0] = 1.0
     for k in range(cells):
         start, rank, after = layout[k]
-        # Of noise that adds up to 0 gains and losses end up the same.
+        # If the noise sums to 0, gains and losses are equal after the last cell.
         is_met = zero_sum and k == cells - 1
         for j in range(rank):
-            u, l = ups[start + j], downs[start + j]  # noqa: E741  # As in the formula.
+            u, l = ups[start + j], downs[start + j]  # noqa: E741  # The formula's letters.
             _convolved(up[k], u, ups[after + j], _end(l) if is_met else size)
             downs[after + j] = l
             _convolved(down[k], l, downs[after + rank + j], _end(u) if is_met else size)
@@ -334,7 +334,7 @@ def _sums(up: Any, down: Any, zero_sum: bool, smallest: float = 1e-200) -> tuple
 
 
 def _ends(ups: Any, downs: Any, layout: Any, zero_sum: bool) -> Any:
-    """The sums by gains and losses, or by both where they are the same: a square, or one row."""
+    """The sums by gains and losses, a square; or one row if gains equal losses."""
     _, rank, after = layout[-1]
     u, l = ups[after : after + 2 * rank], downs[after : after + 2 * rank]  # noqa: E741
     if not zero_sum:
@@ -348,21 +348,21 @@ def _ends(ups: Any, downs: Any, layout: Any, zero_sum: bool) -> Any:
 def _table(
     parameters: Any, known: bool, noisy: Any, most: int, log_totals: Any, zero_sum: bool
 ) -> tuple[Any, Any, Any, Any, Any, Any, float, float, float]:
-    """The gains and losses of one table, their sums, those by ends; a, b, and the logarithm of what was divided by.
+    """The weights of one table, their sums, the sums by gains and losses, a, b, and the logarithm of the divisor.
 
     Parameters
     ----------
     parameters : array
-        The priors of the shares, or logarithms of known ones.
+        The priors of the shares, or the logarithms of known shares.
     known : bool
-        Whether they are known.
+        Whether the shares are known.
     noisy : array
     most : int
         The largest norm.
     log_totals : array, shape (2 most + 1,)
-        Finite, and near the logarithm of t(n) where it is not 0. Of no effect if noise adds up to 0.
+        Finite, and near the logarithm of t(n) where t(n) > 0. Ignored if the noise sums to 0.
     zero_sum : bool
-        Whether it does.
+        Whether the noise sums to 0.
     """
     cells = len(noisy)
     gains, losses = np.empty((cells, most)), np.empty((cells, most))
@@ -381,8 +381,8 @@ def _table(
 
 
 def _pulled(values: Any, before: Any, after: Any, above: Any, out: Any, passes: bool) -> None:
-    """From what a convolution is multiplied by to what both of its lists are, which is added to `above` and `found`."""
-    # What no sum reaches has no part in it.
+    """Backpropagate `after` through a convolution: add to the adjoints `above` of `before` and `out` of `values`."""
+    # Terms beyond the last nonzero entries contribute nothing.
     reached, end = _end(before), _end(after)
     if passes:
         for v in range(min(_end(values), end)):
@@ -398,11 +398,11 @@ def _pulled(values: Any, before: Any, after: Any, above: Any, out: Any, passes: 
 
 
 def _backwards(up: Any, down: Any, ups: Any, downs: Any, layout: Any, weights: Any) -> tuple[Any, Any]:
-    """From what sums by ends are multiplied by to what the gains and losses of each cell are multiplied by."""
+    """Backpropagate weights of the final sums to the gains and losses of each cell."""
     cells, size = up.shape
     of_up, of_down = np.zeros((cells, size)), np.zeros((cells, size))
     _, rank, after = layout[-1]
-    # What a matrix is multiplied by, and what the lists are that it is made of.
+    # The adjoint of a matrix, and those of the lists whose products it sums.
     square, is_square = weights, len(weights) > 1
     of_u, of_l = np.zeros((2 * rank, size)), np.zeros((2 * rank, size))
     if not is_square:
@@ -413,7 +413,7 @@ def _backwards(up: Any, down: Any, ups: Any, downs: Any, layout: Any, weights: A
         if is_square:
             of_u = _product(downs[after : after + 2 * rank], square.T.copy())
             of_l = _product(ups[after : after + 2 * rank], square)
-        # Unit vectors are not made of anything.
+        # Unit vectors are constant and have no adjoint.
         is_square = k > 0 and layout[k - 1, 2] != start
         above_u, above_l = of_u[rank:].copy(), of_l[:rank].copy()
         for j in range(rank):
@@ -424,7 +424,7 @@ def _backwards(up: Any, down: Any, ups: Any, downs: Any, layout: Any, weights: A
 
 
 def _place(values: Any, others: Any, left: float) -> int:
-    """The last place from which on products of two lists add up to more than `left`; the first one if there is none."""
+    """The last place from which products of two lists sum to more than `left`; or the first place with a product."""
     place = 0
     for v in range(len(values) - 1, -1, -1):
         chance = values[v] * others[v]
@@ -437,9 +437,9 @@ def _place(values: Any, others: Any, left: float) -> int:
 
 
 def _drawn(up: Any, down: Any, ups: Any, downs: Any, layout: Any, gains: Any, losses: Any, uniforms: Any) -> Any:
-    """The change of each cell, shape (draws, cells), for the gains and losses of each draw, from the last to the first.
+    """The change of each cell, shape (draws, cells), given the gains and losses of each draw, drawn from the last cell.
 
-    `uniforms` has two for each cell.
+    `uniforms` has two numbers for each cell.
     """
     cells = len(up)
     changes = np.zeros((len(gains), cells), dtype=np.int64)
@@ -457,28 +457,28 @@ def _drawn(up: Any, down: Any, ups: Any, downs: Any, layout: Any, gains: Any, lo
             else:
                 change = _place(down[k, : l + 1], downs[start + row - rank, l::-1], of_row * downs[after + row, l])
                 row, l, changes[i, k] = row - rank, l - change, -change  # noqa: E741
-            # The matrix before it is a sum of pairs again.
+            # The matrix before this cell is again a sum over pairs.
             if k > 0 and layout[k - 1, 2] != start:
                 row = -1
     return changes
 
 
 def _added(a: float, b: float) -> float:
-    """The logarithm of a sum, from those of its terms, of which the first is finite."""
+    """The logarithm of a sum from those of its terms. The first must be finite."""
     larger = max(a, b)
     return larger + math.log(math.exp(a - larger) + math.exp(b - larger))
 
 
 def _rows(logs: Any, means: Any, values: Any, noisy: Any, cells: Any, limits: Any, log_weights: Any) -> None:
-    """Write `log S` of all tables into `values`, and the means of the counts into `means`."""
+    """Write `log S` of all tables to `values`, and the means of the counts to `means`."""
     values[0] = _tables(logs, means, noisy, cells, limits, log_weights)
 
 
 def _tables(logs: Any, means: Any, noisy: Any, cells: Any, limits: Any, log_weights: Any) -> float:
-    """`log S` of all tables. The means of the counts are written into `means`."""
+    """Return `log S` of all tables, and write the means of the counts to `means`."""
     if np.isnan(logs).any() or logs.max() == math.inf:
         return -math.inf
-    # The logarithm of a probability of 0: nothing of that probability occurs beside anything else.
+    # Stands for the logarithm of a probability of 0, so that all sums stay finite.
     log_zero = -1e4
     tables, inside = [], []
     by_radius = log_weights.copy()
@@ -516,7 +516,7 @@ def _tables(logs: Any, means: Any, noisy: Any, cells: Any, limits: Any, log_weig
         up, down, ups, downs, layout, scaled = tables[table][:6]
         log_inside, lines = inside[table]
         most = scaled.shape[1] - 1
-        # What T(s) is multiplied by in S, over S: the radii from the first that allows s on.
+        # The factor of T(s) in S, divided by S: a sum over all radii that allow s.
         reach, r = -math.inf, len(by_radius) - 1
         factors = np.zeros((1, most + 1))
         for s in range(most, -1, -1):

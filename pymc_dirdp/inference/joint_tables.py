@@ -1,7 +1,7 @@
 """The counts and shares of several tables given one joint release: exact sums and draws, as a mixture over the radius.
 
-Given the radius the tables are independent, and each is its prior restricted to a ball around its noisy counts. The
-sums over these are in :mod:`pymc_dirdp.inference.joint_rows`.
+Given the radius the tables are independent, and the posterior of each is its prior restricted to a ball around its
+noisy counts. :mod:`pymc_dirdp.inference.joint_rows` computes the sums over these balls.
 """
 
 import copy
@@ -40,19 +40,19 @@ from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 @final
 class RadialPosterior:
-    """The prior of one table by how far it is from its noisy counts.
+    """The prior of one table by its distance from the noisy counts.
 
     Parameters
     ----------
     block : BlockLikelihood
-        What a joint release says of the table.
+        The table's part of a joint release.
     prior, log_shares, log_numbers
-        Of this table, as for :class:`JointTables`.
+        Those of this table, see :class:`JointTables`.
     most_norm : int, default 1500
-        Sums are taken up to this norm, which takes some seconds for several cells; of two cells whose noise adds up to
-        0 for longer noise, too.
+        Largest norm of the sums, which then take some seconds for several cells. Two cells whose noise sums to 0 have
+        no such limit.
     most_log_points : float, default 600
-        Sums over more lists than exp of this are no doubles.
+        Largest logarithm of the number of noise vectors. Beyond it the sums overflow.
 
     Raises
     ------
@@ -83,14 +83,14 @@ class RadialPosterior:
         if not is_pair and block.ball.log_points(most) > most_log_points:
             raise ArgumentError(
                 f"A table of {alpha.size} cells with joint noise up to {most} has too many possible counts to sum "
-                "over. Take mechanism='geometric'."
+                "over. Pass mechanism='geometric'."
             )
         noisy = np.rint(block.noisy).astype(np.int64)
         if not np.array_equal(noisy, block.noisy) or (zero_sum and noisy.sum() < 0):
             raise ArgumentError("Expected integers that add up to a number of records.")
         self.alpha, self.noisy, self.limits, self.zero_sum, self._reach = alpha, noisy, block.limits, zero_sum, most
         known, start = log_shares is not None, np.maximum(noisy, 0).astype(np.float64)
-        # Nobody is in a cell of probability 0, and counts below 0 are no counts.
+        # A cell of probability 0 is empty, and no count is negative.
         lost = np.where(np.isneginf(log_shares), start, 0).sum() if log_shares is not None else 0
         gained = float(np.maximum(-noisy, 0).sum())
         if max(gained, lost) > most:
@@ -105,7 +105,7 @@ class RadialPosterior:
         else:
             parameters = np.maximum(log_shares, -1e4)
             starts = start * parameters - gammaln(start + 1)
-        # Sums are scaled as if totals between possible ones were possible, too, and others hardly.
+        # For the scales, impossible totals between possible ones are interpolated, and all others are very unlikely.
         change = np.arange(len(log_totals))
         outside = np.maximum(np.maximum(possible[0] - change, change - possible[-1]), 0)
         near = np.interp(change, possible, log_totals[possible]) - 1e6 * outside
@@ -121,11 +121,11 @@ class RadialPosterior:
         self._log_sums = np.logaddexp.accumulate(self._log_prior)
 
     def _log_totals(self, known: bool, log_numbers: OfTotal | None) -> tuple[Array, float]:
-        """For changes of the total, the logarithm of all that is no weight of a cell, less a constant; the constant."""
+        """For each change of the total, the logarithm of its weight less a constant; and the constant."""
         change = np.arange(-self._reach, self._reach + 1)
         totals = self.noisy.sum() + change
         counts, size = np.maximum(totals, 0).astype(np.float64), float(self.alpha.sum())
-        # Factorials of large numbers have fewer digits than those of numbers of which they differ.
+        # Sums of logarithms are more accurate than differences of log-factorials of large numbers.
         constant = gammaln((counts[self._reach] if self.zero_sum else counts[0]) + 1) if known else gammaln(size)
         logs = np.append(0.0, np.log(np.maximum(counts[1:], 1)).cumsum()) if known else -_log_gamma_ratio(counts, size)
         if self.zero_sum:
@@ -136,7 +136,7 @@ class RadialPosterior:
 
     @cached_property
     def _ends(self) -> tuple[Integers, Integers, Integers]:
-        """The norms, gains and losses of all noise, in the order of norms: with a sum of 0 the three are the same."""
+        """The norms, gains and losses of all noise, by rising norm. The three are equal if the noise sums to 0."""
         norms = np.arange(self._reach + 1)
         if self.zero_sum:
             return norms, norms, norms
@@ -146,7 +146,7 @@ class RadialPosterior:
 
     @property
     def _changes(self) -> Integers:
-        """By how much the total differs from that of the noisy counts."""
+        """Differences of the total from that of the noisy counts."""
         _, gains, losses = self._ends
         return gains - losses
 
@@ -157,7 +157,7 @@ class RadialPosterior:
         return np.asarray(self._log_sums[last])
 
     def weights(self, log_reach: Array) -> Array:
-        """The weight of noise by its ends, if a table on a shell has this one."""
+        """The weight of each pair of gains and losses, given the logarithm of the weight of each norm."""
         return np.exp(self._log_prior + log_reach[self._ends[0]])
 
     def totals(self, weights: Array) -> Pmf:
@@ -168,21 +168,21 @@ class RadialPosterior:
         return Pmf(int(self.noisy.sum()) - self._reach + int(low), masses[low:high] / masses.sum())
 
     def cell_pmfs(self, weights: Array, total: Pmf) -> list[Pmf]:
-        """As :meth:`Group.child_pmfs`, of the cells, if ends have these weights."""
+        """:meth:`Group.child_pmfs` of the cells, given these weights of gains and losses."""
         places = np.clip(self.noisy.sum() + self._changes - total.low, 0, total.values.shape[-1] - 1)
         return self.marginals(weights, total.values[:, places] / np.maximum(total.values[0], 1e-300)[places])
 
     def marginals(self, weights: Array, functions_of_total: Array | None = None) -> list[Pmf]:
-        """For each cell, the probabilities of its counts if ends have these weights: the sums backwards.
+        """For each cell, the probabilities of its counts, given these weights of gains and losses.
 
-        The weight of a count is that of its cell times what all other cells add, which is the derivative of the sum.
+        The weight of a count is its weight in the cell times the derivative of the sum in it.
 
         Parameters
         ----------
         weights : array
             From :meth:`weights`.
-        total_loglik : array, shape (k, ends), optional
-            Then the expectations of these functions of the total are given for each count, shape (k, counts).
+        functions_of_total : array, shape (k, ends), optional
+            Returns the expectations of these functions of the total for each count instead, shape (k, counts).
         """
         functions = np.ones((1, len(weights))) if functions_of_total is None else functions_of_total
         by_cell = np.stack([self._marginals(weights / weights.sum() * function) for function in functions], axis=1)
@@ -193,7 +193,7 @@ class RadialPosterior:
         return pmfs
 
     def _marginals(self, weights: Array) -> Array:
-        """Those of the changes -S to S of each cell."""
+        """The weights of the changes -S to S of each cell."""
         size, (_, gains, losses) = self._reach + 1, self._ends
         over = np.zeros((1 if self.zero_sum else size, size))
         over[0 if self.zero_sum else gains, losses] = weights / np.where(self._sums > 0, self._sums, 1.0)
@@ -202,7 +202,7 @@ class RadialPosterior:
         return np.concatenate([(down * of_down)[:, ::-1], (up * of_up)[:, 1:]], axis=1)
 
     def draw(self, limits: Integers, rng: np.random.Generator) -> Integers:
-        """One table for each limit of the norm, shape `(draws, d)`."""
+        """Draw one table for each limit of the norm, shape `(draws, d)`."""
         norms, gains, losses = self._ends
         below = np.log1p(-rng.random(len(limits))) + self.log_inside[limits]
         last = np.searchsorted(norms, limits, side="right") - 1
@@ -216,8 +216,8 @@ class RadialPosterior:
 class JointTables:
     """The counts and shares of tables given one output with joint noise.
 
-    A priori the shares of each table are `p ~ Dirichlet(prior)` and its counts `x ~ Multinomial(total, p)`. Where noise
-    adds up to 0, the totals are those of the noisy counts; otherwise the prior of the total is uniform, or
+    A priori the shares of each table are `p ~ Dirichlet(prior)` and its counts `x ~ Multinomial(total, p)`. If the
+    noise sums to 0, the totals are those of the noisy counts. Otherwise the total has a uniform prior, or
     `log_numbers`.
 
     Parameters
@@ -225,11 +225,11 @@ class JointTables:
     likelihoods : JointLikelihoods
         From :meth:`pymc_dirdp.mechanisms.joint.JointNoise.joint_likelihoods`.
     priors : sequence of array_like
-        Of the shares of each table, positive.
+        Prior of the shares of each table, positive.
     log_shares : sequence of array, optional
-        Logarithms of the shares of each table, if they are known; then the priors say nothing.
+        Logarithms of the shares of each table, if they are known. The priors are then ignored.
     log_numbers : callable, optional
-        Logarithms of the prior weights of an array of private totals, of each table.
+        Returns the log-prior of each total in an array, if totals are private.
 
     Raises
     ------
@@ -238,8 +238,8 @@ class JointTables:
 
     Notes
     -----
-    The work is `d S**3` for a table of d cells and noise up to S, and S for two cells with a public total. All terms
-    are positive.
+    The cost is `O(d S**3)` for a table of d cells and noise up to S, and `O(S)` for two cells with a public total. All
+    terms are positive.
 
     Examples
     --------
@@ -268,7 +268,7 @@ class JointTables:
 
     @property
     def log_inside(self) -> Array:
-        """For each radius, the logarithm of the prior of all counts that it allows."""
+        """For each radius, the logarithm of the prior probability of all counts that it allows."""
         return np.asarray(np.sum(self._inside, axis=0))
 
     @property
@@ -286,7 +286,7 @@ class JointTables:
         """The posterior weights of the noise of each table by its ends."""
         weights = []
         for table, inside in zip(self._tables, self._inside, strict=True):
-            # What a table on a shell weighs: the radii that reach it, each with its probability over its prior.
+            # The weight of a shell sums over the radii that reach it the posterior over the prior probability.
             possible = inside > -np.inf
             reach = np.full(len(table.log_inside), -np.inf)
             logs = self._logs[possible] - np.logaddexp.reduce(self._logs) - inside[possible]
@@ -301,7 +301,7 @@ class JointTables:
 
     @cached_property
     def rows(self) -> list[KnownRows | RowWithUncertainTotal]:
-        """The tables as rows, for summaries. Where totals are private, these are without the quantiles of shares."""
+        """The tables as rows, for summaries. If totals are private, rows have no quantiles of shares."""
         rows: list[KnownRows | RowWithUncertainTotal] = []
         for table, weights, cells in zip(self._tables, self._weights, self.count_probabilities, strict=True):
             total = table.totals(weights)
@@ -319,9 +319,9 @@ class JointTables:
         return [np.array([cell.values @ cell.numbers for cell in cells]) for cells in self.count_probabilities]
 
     def counts(self, draws: int, rng: np.random.Generator, uniforms: Array | None = None) -> list[Integers]:
-        """Independent draws of the counts, one of each table for each draw, which share the radius.
+        """Independent draws of the counts of all tables, which share the radius in each draw.
 
-        It is found by inversion of `uniforms`, one for each draw, where other tables share it, too.
+        Pass `uniforms`, one for each draw, if other tables share the radius, too: inversion yields the same radius.
         """
         sums = np.cumsum(self.radius_probabilities)
         levels = sums[-1] * (rng.random(draws) if uniforms is None else uniforms)
@@ -332,16 +332,16 @@ class JointTables:
 def given_all_others(
     mechanisms: Sequence[Mechanism], outputs: Sequence[Array], priors: Sequence[Array]
 ) -> list[JointLikelihoods]:
-    """What each output of tables that share one noise says, given those of all others, whose counts are summed over.
+    """The likelihood of each table given the outputs of all other tables that share its noise, counts summed out.
 
     Parameters
     ----------
     mechanisms : sequence of Mechanism
-        All those that share it.
+        All mechanisms that share the noise.
     outputs : sequence of array
         The noisy counts of each table.
     priors : sequence of array
-        The priors of the tables' shares when another table is read.
+        The prior of each table's shares in the likelihoods of the other tables.
     """
     alone = []
     for mechanism, output in zip(mechanisms, outputs, strict=True):
@@ -352,9 +352,9 @@ def given_all_others(
         JointTables(likelihood, of_blocks(prior, likelihood)).log_inside
         for likelihood, prior in zip(alone, priors, strict=True)
     ]
-    # The same weights without any table: those of one table alone have the lists of all others.
+    # The weights of the radius without any table: those of `alone` include the noise vectors of the other tables.
     weights = mechanisms[0].shared_noise.radius_log_weights
-    # Sums before each table and after it, as no infinity can be taken away from a sum again.
+    # Sums before and after each table, because an infinity cannot be subtracted from the sum of all.
     before = np.cumsum([np.zeros_like(weights), *inside[:-1]], axis=0)
     after = np.cumsum([np.zeros_like(weights), *inside[:0:-1]], axis=0)[::-1]
     return [
@@ -364,20 +364,19 @@ def given_all_others(
 
 
 def of_blocks(prior: Array, likelihoods: JointLikelihoods) -> list[Array]:
-    """The prior of the cells of each block. All rows of a block share its records as the sums of their priors say."""
+    """The prior of the cells of each block. It divides the records of a block among its rows."""
     return list(prior.reshape(len(likelihoods.blocks), -1))
 
 
 @final
 class JointPosterior:
-    """The counts and shares of a table whose noise is part of a joint noise, as of a `TablePosterior`.
+    """The counts and shares of a table whose noise is part of a joint noise, with the methods of `TablePosterior`.
 
     Parameters
     ----------
     output : ObservedTable
-        Of the table.
     likelihoods : JointLikelihoods
-        Of its rows.
+        Those of the rows.
     beliefs : Beliefs
         The analyst's priors of private totals.
     """
@@ -388,21 +387,21 @@ class JointPosterior:
         if beliefs.row_prior is not None:
             raise ArgumentError(
                 f"Leave row_prior out: under joint noise the prior of {output.name!r} already divides its records "
-                "among rows, or each row has a number of its own."
+                "among rows, or each row has its own number of records."
             )
         self._likelihoods, self._is_private = likelihoods, not likelihoods.blocks[0].ball.zero_sum
         number, log_prior = number_of(output, beliefs.n_prior)
         total = sum(number for _, number in output.blocks)
         if not self._is_private and number != total:
-            raise output.damaged(f"the noisy counts add up to {total} records, and not to the number that was passed")
+            raise output.damaged(f"the noisy counts sum to {total} records, and not to the number that was passed")
         if log_prior is None and self._is_private:
             if len(likelihoods.blocks) > 1:
                 raise ArgumentError(
-                    f"Take ZeroSumJointTableMechanism, or adjacency='add-remove': only the total of {output.name!r} is "
-                    "public, and how many records each row holds is not."
+                    f"Use ZeroSumJointTableMechanism, or adjacency='add-remove': the total of {output.name!r} is "
+                    "public, but the numbers of records of its rows are private."
                 )
             log_prior = lambda totals: np.where(totals == number, 0.0, -np.inf)  # noqa: E731
-        # Numbers above the largest one are asked for, too.
+        # The sums also ask for numbers above the largest one.
         self._log_numbers: OfTotal | None = log_prior and (
             lambda totals: np.where(totals <= number, log_prior(np.minimum(totals, number)), -np.inf)
         )
@@ -419,11 +418,11 @@ class JointPosterior:
         return np.stack(self._tables.count_means).reshape(self.prior.shape)
 
     def with_shares(self, log_shares: Array) -> "JointPosterior":
-        """The distribution of the counts if the shares are known, as of :meth:`TablePosterior.with_shares`."""
+        """The distribution of the counts if the shares are known, see :meth:`TablePosterior.with_shares`."""
         if self._is_divided:
             raise ArgumentError(
-                "Under joint noise the likelihood of the shares of several rows needs the numbers of records of the "
-                "rows. Plan with mechanism='geometric', or release the table as one row."
+                "Plan with mechanism='geometric', or release the table as one row: under joint noise the likelihood of "
+                "the shares of several rows needs the number of records of each row."
             )
         posterior = copy.copy(self)
         posterior._tables = self._posterior_of_tables(of_blocks(log_shares, self._likelihoods))
@@ -434,7 +433,7 @@ class JointPosterior:
         return JointTables(likelihoods, of_blocks(self.prior, likelihoods), log_shares, self._log_numbers)
 
     def likelihood(self, log_shares: Array) -> tuple[float, Array]:
-        """The logarithm of the likelihood of known shares and its gradient, as of :meth:`TablePosterior.likelihood`."""
+        """Log-likelihood of known shares and its gradient, see :meth:`TablePosterior.likelihood`."""
         try:
             posterior = self.with_shares(log_shares)
         except ImpossibleError:
@@ -449,7 +448,7 @@ class JointPosterior:
     def draw(self, draws: int, rng: np.random.Generator, uniforms: Array | None = None) -> Draws:
         """Independent draws of counts and shares, in arrays of shape `(draws, *shape)`.
 
-        Tables that share a noise are drawn together by the same `uniforms`, in each draw with the same radius.
+        Pass the same `uniforms` to all tables that share a noise, so that they have the same radius in each draw.
         """
         counts = self.counts(draws, rng, uniforms)
         return Draws(counts, draw_shares(counts, self.prior, rng))
@@ -457,8 +456,8 @@ class JointPosterior:
     def estimate(self, prob: list[float], *, draws: int = 20_000, seed: int = 20261124) -> Estimate:
         """Means, standard deviations and central intervals of shares and counts, cell by cell in the order of rows.
 
-        Where rows share their records, averages over exact draws stand for the sums over the totals of rows, and where
-        totals are private, quantiles of shares are those of draws.
+        If rows share their records, averages over exact draws replace the sums over the totals of rows. If totals are
+        private, the quantiles of shares are those of draws.
         """
         if self._is_divided:
             averaged = self.draw(draws, np.random.default_rng(seed))

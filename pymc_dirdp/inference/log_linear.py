@@ -1,10 +1,10 @@
 """Log-linear models of tables of shares, given noisy marginals of the records.
 
-1. Tables are the softmax of sums of effects: over all cells, or over the values of a variable given its parents.
-2. Marginals follow from tables by a plan of sums; in :mod:`pymc_dirdp.networks.joint_fit` also of products of two.
-3. A marginal is measured with the noise, and has the variance of the sample, fixed at the tables found before.
-4. Derivatives go through the same steps, forwards and backwards, so second derivatives are products with vectors.
-5. Newton's method finds the mode; the curvature there says how many effects are known, and how likely the model is.
+1. A table is the softmax of a sum of effects, over all cells or over the values of a variable given its parents.
+2. Marginals follow from tables by a planned list of sums. :mod:`pymc_dirdp.networks.joint_fit` also uses products.
+3. A measured marginal has the variance of the noise plus that of the sample, which is fixed at the previous tables.
+4. Derivatives use the same steps forwards and backwards, so second derivatives are products with vectors.
+5. Newton's method finds the mode. The curvature there yields the number of well-determined effects and the evidence.
 """
 
 import math
@@ -28,21 +28,21 @@ Axes = tuple[str, ...]
 
 @dataclass(frozen=True)
 class _Step:
-    """The product of some tables, by their numbers, summed over all axes but those of the outcome."""
+    """The product of one or two tables, by their numbers, summed over all axes but those of the result."""
 
     inputs: tuple[int, ...]
     axes: Axes
 
 
 class Marginals:
-    """How marginals follow from tables of all their variables together, planned once.
+    """The sums that yield marginals from tables of all their variables, planned once.
 
     Parameters
     ----------
     families : sequence of Family
-        Of the tables.
-    wanted : sequence of tuple of str
-        The variables of each marginal: some of those of one table.
+        The families of the tables.
+    axes_of_marginals : sequence of tuple of str
+        The variables of each marginal, all of them in one table.
 
     Attributes
     ----------
@@ -51,8 +51,7 @@ class Marginals:
 
     Notes
     -----
-    Derivatives go through the same steps as tables do: forwards for a change of the tables, backwards for the slope in
-    each cell.
+    Derivatives use the same steps, forwards for a change of the tables and backwards for the slope in each cell.
 
     Examples
     --------
@@ -68,7 +67,7 @@ class Marginals:
         self._sizes = {axis: size for family in families for axis, size in zip(family.axes, family.shape, strict=True)}
         self._axes: list[Axes] = [family.axes for family in families]
         self._steps: list[_Step] = []
-        # Tables of probabilities of some variables together, by their number.
+        # The variables of each joint table, by its number.
         self._joint = {
             i: frozenset(family.axes)
             for i, family in enumerate(families)
@@ -81,18 +80,18 @@ class Marginals:
         self._places = [place_of[axes] for axes in axes_of_marginals]
 
     def run(self, tables: Sequence[Array]) -> list[Array]:
-        """All tables that the steps make, after those that are given."""
+        """The input tables, followed by the results of all steps."""
         results = list(tables)
         for step in self._steps:
             results.append(self._product(step.axes, *((results[i], self._axes[i]) for i in step.inputs)))
         return results
 
     def values(self, results: Sequence[Array]) -> list[Array]:
-        """The wanted marginals among the tables of :meth:`run` or :meth:`changes`."""
+        """The marginals among the tables of :meth:`run` or :meth:`changes`."""
         return [results[i] for i in self._places]
 
     def changes(self, results: Sequence[Array], tables: Sequence[Array]) -> list[Array]:
-        """The derivative of all tables of :meth:`run` along a change of the given ones.
+        """The derivative of all tables of :meth:`run` along a change of the input tables.
 
         The changes may have further axes before those of the tables.
         """
@@ -102,7 +101,7 @@ class Marginals:
         return directions
 
     def slopes(self, results: Sequence[Array], of_marginals: Sequence[Array]) -> list[Array]:
-        """The slope in each cell of each table of :meth:`run`, from the slopes in the cells of the wanted marginals."""
+        """The slope in each cell of each table of :meth:`run`, from the slopes in the cells of the marginals."""
         slopes = self._seeded(of_marginals, len(results))
         for place, step in self._backwards():
             for i, input_ in enumerate(step.inputs):
@@ -116,10 +115,7 @@ class Marginals:
         slopes: Sequence[Array],
         of_marginals: Sequence[Array],
     ) -> list[Array]:
-        """The derivative of :meth:`slopes` along the change `directions`.
-
-        It follows from that of the slopes in the wanted marginals.
-        """
+        """The derivative of :meth:`slopes` along `directions`, from the derivative of the slopes in the marginals."""
         changes = self._seeded(of_marginals, len(results))
         for place, step in self._backwards():
             for i, input_ in enumerate(step.inputs):
@@ -133,8 +129,7 @@ class Marginals:
         return list(enumerate(self._steps, start=first))[::-1]
 
     def _seeded(self, of_marginals: Sequence[Array], tables: int) -> list[Array]:
-        # There may be axes of several directions before those of the tables, also of tables that no marginal depends
-        # on.
+        # Axes of several directions may precede those of the tables, also in tables that no marginal depends on.
         seeds = zip(self._places, of_marginals, strict=True)
         several = {slope.shape[: slope.ndim - len(self._axes[i])] for i, slope in seeds}
         slopes = [np.zeros((*max(several, default=()), *self._shape(self._axes[i]))) for i in range(tables)]
@@ -154,12 +149,12 @@ class Marginals:
         return first + self._product(step.axes, (results[a], input_axes[0]), (directions[b], input_axes[1]))
 
     def _back(self, step: _Step, i: int, slope: Array, others: Sequence[Array]) -> Array:
-        """The part of one input in the slope of what a step makes; of length 1 along axes that do not matter."""
+        """The slope in one input of a step. It has length 1 along axes that do not matter."""
         input_axes = self._axes[step.inputs[i]]
         if len(step.inputs) == 2:
             second = step.inputs[1 - i]
             return self._product(input_axes, (slope, step.axes), (others[second], self._axes[second]))
-        # Every cell that was added up has the slope of the sum.
+        # Each term of a sum has the slope of the sum.
         rest = tuple(axis for axis in input_axes if axis in step.axes)
         turned = slope if rest == step.axes else self._product(rest, (slope, step.axes))
         places = tuple(place - len(input_axes) for place, axis in enumerate(input_axes) if axis not in step.axes)
@@ -181,7 +176,7 @@ class Marginals:
         return number
 
     def _eliminated(self, axes: Axes) -> int:
-        """The same where no table has all of them."""
+        """The number of the marginal of variables that no table has together."""
         raise InternalError(f"No table has all variables of the marginal {axes}. Please report this.")
 
     def _step(self, inputs: tuple[int, ...], axes: Axes) -> int:
@@ -194,19 +189,19 @@ class Marginals:
 class LogLinearPosterior:
     """Log-linear models of tables, given noisy marginals.
 
-    The shares of a table are the softmax of a sum of effects, one for each subset of its axes, whose coordinates are
-    `Normal(0, scale**2)` with a scale for each group of effects: over the values of a variable given its parents, or
-    over all combinations of values. A measured marginal is `Normal(N * marginal, variance + N * marginal)`, where the
-    second variance, that of the sample of N records, is fixed at the tables given to :meth:`reweighted`, and left out
-    before.
+    The shares of a table are the softmax of a sum of effects, one for each subset of its axes. The softmax is over the
+    values of a variable given its parents, or over all combinations of values. The coordinates of an effect are
+    `Normal(0, scale**2)` with a scale for each group. A measured marginal is
+    `Normal(N * marginal, variance + N * marginal)`. The second variance is that of the sample of N records.
+    :meth:`reweighted` fixes it, and it is left out before.
 
-    All coordinates of all tables are in one vector here. The functions that are minimised take them divided by their
+    One vector has all coordinates of all tables. The functions that are minimised take coordinates divided by their
     scales.
 
     Parameters
     ----------
     marginals : Marginals
-        Those of the measurements, in their order.
+        The marginals of the measurements, in their order.
     measurements : sequence of Measurement
     n_records : float
 
@@ -232,11 +227,11 @@ class LogLinearPosterior:
         return _joined([effects.coordinates(np.log(tables[family.name])) for effects, family in families])
 
     def tables(self, coordinates: Array) -> dict[str, Array]:
-        """The shares with these coordinates, by name of the family. There may be axes before those of the tables."""
+        """The shares with these coordinates, by name of the family. Further axes may precede those of the tables."""
         return dict(zip((family.name for family in self._families), self._shares(coordinates), strict=True))
 
     def reweighted(self, coordinates: Array) -> None:
-        """Take the variance of the sample from the marginals with these coordinates."""
+        """Fix the variance of the sample at the marginals with these coordinates."""
         expected = self._marginals.values(self._marginals.run(self._shares(coordinates)))
         self._weights = [
             1 / (measurement.variance + self._n_records * marginal)
@@ -244,13 +239,13 @@ class LogLinearPosterior:
         ]
 
     def objective(self, x: Array, scales: Array) -> tuple[float, Array]:
-        """Minus the logarithm of the posterior, up to a constant, and its gradient.
+        """Negative log-posterior up to a constant, and its gradient.
 
         Parameters
         ----------
         x : array, shape (cells of all tables,)
         scales : array
-            That of each coordinate.
+            The scale of each coordinate.
         """
         p = self._shares(scales * x)
         results = self._marginals.run(p)
@@ -267,8 +262,7 @@ class LogLinearPosterior:
         x, scales
             As in :meth:`objective`.
         gauss_newton : bool, default False
-            Leave out the part that depends on how far the measurements are from the fit. What remains is positive
-            definite.
+            Leave out the part that depends on the residuals. The rest is positive definite.
         """
         p = self._shares(scales * x)
         results = self._marginals.run(p)
@@ -281,7 +275,7 @@ class LogLinearPosterior:
             if gauss_newton:
                 return np.asarray(v + scales * self._through_softmax(p, self._marginals.slopes(results, of_marginals)))
             back = self._marginals.slope_changes(results, all_changes, slopes, of_marginals)
-            # The softmax itself changes, too.
+            # The derivative of the softmax changes, too.
             of_logits = [
                 dq * (slope - np.sum(q * slope, axes, keepdims=True)) - q * np.sum(dq * slope, axes, keepdims=True)
                 for q, dq, slope, axes in zip(p, directions, slopes, self._axes, strict=False)
@@ -293,7 +287,7 @@ class LogLinearPosterior:
     def mode(self, start: Array, scales: Sequence[Array], close: float) -> Array:
         """The coordinates at the mode, given the scale of each group of each table.
 
-        It is found where the gradient, in coordinates divided by their scales, is no longer than `close`.
+        The search ends when the norm of the gradient, in coordinates divided by their scales, is at most `close`.
         """
         of_each = self._of_each(scales)
         return of_each * minimised(
@@ -304,9 +298,9 @@ class LogLinearPosterior:
         )
 
     def spread(self, mode: Array, scales: Sequence[Array], rng: np.random.Generator, draws: int) -> Array:
-        """Draws from the normal distribution around the mode that has the Gauss-Newton curvature.
+        """Draws from the normal distribution around the mode with the Gauss-Newton curvature, along the first axis.
 
-        The coordinates of all draws, along the first axis. They come in pairs, as far above the mode as below it.
+        They come in antithetic pairs.
         """
         of_each = self._of_each(scales)
         x, half = _divided(mode, of_each), draws // 2
@@ -318,7 +312,7 @@ class LogLinearPosterior:
         return np.asarray(of_each * (x + np.concatenate([off, -off])))
 
     def known(self, mode: Array, scales: Sequence[Array]) -> list[Array]:
-        """How many coordinates of each group the marginals tell, for each table: the trace of `I - 1/H`, by groups.
+        """Number of well-determined coordinates of each group, for each table: the trace of `I - 1/H`, by groups.
 
         H is the Gauss-Newton curvature at the mode.
         """
@@ -344,7 +338,7 @@ class LogLinearPosterior:
             scales_of_family[effects.groups] for scales_of_family, effects in zip(scales, self.effects, strict=True)
         ]
         for table, axes in zip(tables, self._axes, strict=True):
-            # What is the same for all values of a softmax does not change its shares.
+            # A constant along the values of a softmax does not change its shares.
             table.reshape(-1, math.prod(table.shape[axes[0] :]))[:, 0] = 0.0
         return _joined(tables)
 
@@ -388,7 +382,7 @@ class LogLinearPosterior:
 
 
 def _joined(tables: Sequence[Array], before: int = 0) -> Array:
-    """All tables side by side as a vector, or as one for each index of the axes before those of the tables."""
+    """All tables side by side as a vector, for each index of the axes before those of the tables."""
     return np.concatenate([table.reshape(*table.shape[:before], -1) for table in tables], axis=-1)
 
 
@@ -398,7 +392,7 @@ def _divided(coordinates: Array, scales: Array) -> Array:
 
 @cache
 def _spelled(axes: Axes, *factors: Axes) -> str:
-    """A product of tables, summed over all axes but some, as NumPy spells it; there may be other axes before."""
+    """The subscripts of `numpy.einsum` for a product of tables, summed over all axes but `axes`."""
     letters: dict[str, str] = {}
     for axis in chain(*factors):
         letters.setdefault(axis, ascii_letters[len(letters)])

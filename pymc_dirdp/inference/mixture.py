@@ -1,11 +1,11 @@
 """A low-rank mixture of products, fitted to noisy counts of columns and of pairs of them.
 
-Each of some hundred components of equal weight is a product of shares, one list for each column. Its logits are
-`common + place @ slopes`: a component has few coordinates, its place. That is close to a log-linear model of all
-pairs, so shares of three columns, which nobody has measured, are close as well.
+Each of several hundred components of equal weight is a product of shares, one vector for each column. Its logits are
+`common + place @ slopes`, where the place has few coordinates. This is close to a log-linear model of all pairs, so
+the shares of three columns, which are not measured, are also close.
 
-Places have a standard normal prior and slopes a normal one, and noisy counts a normal likelihood, so what is fitted is
-a posterior mode. The prior is what keeps the fit from following the noise: no number of steps is chosen by the data.
+Places have a standard normal prior, slopes a normal prior and noisy counts a normal likelihood, so the fit is a
+posterior mode. The prior prevents overfitting the noise, so the data need not choose the number of steps.
 """
 
 import math
@@ -22,21 +22,21 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.progress import QUIET, Bar
 
 COMPONENTS, RANK = 300, 24
-"""The components of a mixture, and their coordinates. With 800 or 48 nothing was nearer."""
+"""The number of components, and of their coordinates. 800 or 48 were not more accurate."""
 SLOPE_SD, COMMON_SD = 2.5 / math.sqrt(RANK), 4.0
 """The standard deviations of slopes, so that logits differ by 2.5 among components, and of common logits."""
 STEPS = 500
-"""The steps of a descent: with 2,000 the fit of Adult is hardly another."""
+"""The steps of a descent. With 2,000 the fit of Adult hardly changes."""
 _FLOOR = 0.02
 
-# Matrices of all pairs of categories: half of the digits are far more than noise leaves.
+# Matrices of all pairs of categories. The noise is far larger than the rounding of single precision.
 _Single = NDArray[np.float32]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class NoisyPairs:
-    """Noisy counts of single columns and of pairs of them, with the categories of all columns side by side.
+    """Noisy counts of columns and pairs of columns, with the categories of all columns side by side.
 
     Attributes
     ----------
@@ -45,9 +45,10 @@ class NoisyPairs:
     counts : array, shape (categories,)
         Noisy counts of single columns.
     pair_counts : array, shape (categories, categories)
-        Those of pairs; symmetric, and 0 between categories of one column. A column of one category was not measured.
+        Noisy counts of pairs; symmetric, and 0 between categories of one column. Columns of one category are not
+        measured.
     variance : float
-        Of the noise in each cell.
+        The variance of the noise in each cell.
     known_records : int, optional
         The number of records, if it is public.
     """
@@ -60,7 +61,7 @@ class NoisyPairs:
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """Where the categories of each column begin, and where the last end."""
+        """The first category of each column, and the end of the last column."""
         return (0, *np.cumsum(self.lengths).tolist())
 
     def place(self, column: int) -> slice:
@@ -76,7 +77,7 @@ class NoisyPairs:
 
     @cached_property
     def _inverse(self) -> Array:
-        """One over the length of each column that was measured, and 0 for others."""
+        """One over the length of each measured column, and 0 for others."""
         lengths = np.array(self.lengths, dtype=np.float64)
         return np.where(lengths > 1, 1 / lengths, 0.0)
 
@@ -87,9 +88,9 @@ class NoisyPairs:
 
     @cached_property
     def column_counts(self) -> Array:
-        """Noisy counts of single columns by least squares with all tables, shape (categories,).
+        """Counts of single columns by least squares from all tables, shape (categories,).
 
-        A pair tells the counts of each of its columns, with noise in proportion to the length of the other.
+        A pair yields the counts of each of its columns, with variance proportional to the length of the other.
         """
         others = self._inverse.sum() - self._inverse
         return np.asarray((self.counts + self._sums @ self._inverse) / np.repeat(1 + others, self.lengths))
@@ -100,7 +101,7 @@ class NoisyPairs:
 
     @cached_property
     def _precision(self) -> float:
-        """One over the variance of the number of records that all tables tell, in units of the noise."""
+        """One over the variance of the number of records estimated from all tables, in units of the noise."""
         inverse = self._inverse
         return float(inverse.sum() + inverse @ (inverse.sum() - inverse) / 2)
 
@@ -108,7 +109,7 @@ class NoisyPairs:
     def n_records(self) -> float:
         """The number of records, public or by least squares; at least 1.
 
-        Each table tells it, with noise in proportion to its cells.
+        Each table yields it with a variance proportional to its number of cells.
         """
         if self.known_records is not None:
             return float(max(self.known_records, 1))
@@ -124,26 +125,26 @@ class NoisyPairs:
 
     @cached_property
     def shares(self) -> Array:
-        """The shares of each column, by least squares with all that tables say of it."""
+        """The shares of each column, by least squares from all tables."""
         counts, total = self.column_counts, self.n_records
         nearest = [_simplex(counts[self.place(column)] / total) for column in range(len(self.lengths))]
-        # None is 0: its logarithm is where a descent begins.
+        # No share may be 0, because the descent begins at the logarithms.
         return np.concatenate([(1 - _FLOOR) * shares + _FLOOR / len(shares) for shares in nearest])
 
     @property
     def hides_dependence(self) -> bool:
-        """Whether noisy counts of pairs are as far from those of independent columns as noise alone takes them."""
+        """Whether noise alone explains the distance of the pairs from independence."""
         alone = self.shares.astype(np.float32)
         expected = np.float32(self.n_records) * np.outer(alone, alone)
         squares = np.where(self.is_measured, (self.pair_counts - expected) ** 2, 0.0).sum(dtype=np.float64)
         cells = np.count_nonzero(self.is_measured)
-        # Two standard deviations above the mean of the sum of so many squares; each cell is there twice.
+        # Two standard deviations above the mean of the sum of squares. Each cell occurs twice.
         return bool(squares / self.variance / 2 < cells / 2 + 2 * math.sqrt(cells))
 
 
 def _simplex(values: Array) -> Array:
-    """The nearest shares, which are at least 0 and add up to 1."""
-    # Of numbers without a digit behind the point 1 less would be the same number.
+    """The nearest shares, which are at least 0 and sum to 1."""
+    # Subtracting 1 from a very large number would have no effect.
     values = np.clip(values, -1e6, 1e6)
     falling = np.sort(values)[::-1]
     excess = (np.cumsum(falling) - 1) / np.arange(1, len(values) + 1)
@@ -161,7 +162,7 @@ class Mixture:
     lengths : tuple of int
         The number of categories of each column.
     shares : array, shape (components, categories)
-        Of all columns side by side; those of each column add up to 1.
+        The shares of all columns side by side; those of each column sum to 1.
 
     Examples
     --------
@@ -188,18 +189,18 @@ class Mixture:
         return np.asarray(table.reshape([self.lengths[i] for i in columns]))
 
     def log_proba(self, codes: dict[int, Integers]) -> Array:
-        """The logarithm of the probability of records of which the categories of some columns are known.
+        """Log-probability of records, given their categories in some columns.
 
         Parameters
         ----------
         codes : dict of int to array of int, shape (n,)
-            By column.
+            The categories, by column.
         """
         return np.asarray(logsumexp(self.log_weights(codes), axis=1) - math.log(len(self.shares)))
 
     def log_weights(self, codes: dict[int, Integers]) -> Array:
-        """The logarithm of the probability of each record in each component, shape (n, components)."""
-        # A share may be 0 as a double, and its logarithm is finite.
+        """Log-probability of each record in each component, shape (n, components)."""
+        # A share may underflow to 0, but its logarithm must be finite.
         least = np.finfo(np.float64).tiny
         n = len(next(iter(codes.values()), ()))
         total = np.zeros((n, len(self.shares)))
@@ -209,17 +210,17 @@ class Mixture:
 
 
 def fit_mixture(noisy: NoisyPairs, seed: int = 0, *, steps: int = STEPS, bar: Bar = QUIET) -> Mixture:
-    """The mixture with the largest posterior density given noisy counts, as far as a descent finds it.
+    """The posterior mode of the mixture given noisy counts, by gradient descent.
 
     Parameters
     ----------
     noisy : NoisyPairs
     seed : int
-        Public: it decides where the descent begins.
+        Public seed of the starting point.
     steps : int
-        Of the descent.
+        Number of steps.
     bar : Bar
-        It counts steps.
+        Advances by one with each step.
 
     Returns
     -------
@@ -265,7 +266,7 @@ class _Descent:
         self.shares = self._softmax()
 
     def _by_column(self, sums: _Single) -> _Single:
-        """Sums of columns, once for each of their categories."""
+        """Sums of columns, repeated for each of their categories."""
         return np.repeat(sums, self._noisy.lengths, axis=1)
 
     def _softmax(self) -> _Single:
@@ -281,7 +282,7 @@ class _Descent:
         missed = (expected - self._noisy.pair_counts) * self._pair_precisions
         of_columns = (self._records_per_component * self.shares.sum(axis=0) - self._counts) * self._precisions
         slope = self._records_per_component * (self.shares @ missed + of_columns)
-        # That of logits: shares of a column add up to 1.
+        # The slope in the logits: the shares of a column sum to 1.
         slope -= self._by_column(np.add.reduceat(self.shares * slope, self._starts, axis=1))
         slope *= self.shares
         self._steps += 1

@@ -1,17 +1,17 @@
-"""What a mixture that was fitted to noisy pairs says of shares and counts, and how far that is from them.
+"""Estimates and intervals of shares and counts from a mixture that was fitted to noisy pairs.
 
-The noisy count `y` of a cell has an error of known variance. That of the fit `m` is not known, and goes with that of
-`y`, to which it was fitted. A parametric bootstrap has both: records are drawn from the mixture, counted with the same
-noise, and fitted again. Squares of the fit's errors, and products with those of the noisy counts, are averages over all
-cells of which about as many records are expected.
+The noisy count `y` of a cell has an error of known variance. The error of the fit `m` has an unknown variance and is
+correlated with that of `y`. A parametric bootstrap estimates both: it draws records from the mixture, counts them with
+the same noise, and fits them again. Squares of the fit's errors, and products with the errors of the noisy counts, are
+averaged over all cells with about the same number of expected records.
 
-1. What the fit has missed is not in these averages, but in the noisy counts: `y - m` is larger than in the bootstrap.
-   By how much its square exceeds that is the variance of what was missed.
-2. The fit misses more in some pairs than in others, so that variance is scaled in each by what its cells say.
-3. Of all estimates `m + k (y - m)` the one with the least error is taken. Its error is nearly normal.
+1. The bias of the fit is not in these averages, but it makes `y - m` larger than in the bootstrap. The excess of its
+   square is the variance of the bias.
+2. The fit has more bias in some pairs than in others, so this variance is scaled in each table by its cells.
+3. The estimate is `m + k (y - m)` with the k of the smallest error. This error is nearly normal.
 
-Errors about the shares of a population have what the draw of the records adds; those about the counts of the records
-have not. The same refits say both.
+Errors about the shares of a population include the sampling error, and errors about the counts of the records do not.
+The same refits yield both.
 """
 
 import itertools
@@ -32,28 +32,28 @@ from pymc_dirdp.progress import QUIET, Bar
 
 _REFITS = 2
 FITS = 1 + _REFITS
-"""With four refits coverage was the same, and with a single one lower by .003."""
+"""Coverage was the same with four refits, and lower by .003 with one."""
 _ROOT = math.sqrt(10)
-# Cells with about as many expected records, in standard deviations of the noise. What is missed where fewer are
-# expected than the noise hides has one scale, since each of these bins alone would say little of it.
+# Bins of cells by their expected records in standard deviations of the noise. Bins below the noise share one scale of
+# the bias, because each of them alone has little information.
 _EDGES_OF_PAIRS = _ROOT ** np.arange(-3.0, 4.0)
 _SCALES_OF_PAIRS = np.maximum(np.arange(8) - 3, 0)
-# There are few cells of single columns.
+# Single columns have few cells.
 _EDGES_OF_COLUMNS, _SCALES_OF_COLUMNS = np.array([_ROOT]), np.zeros(2, dtype=np.int64)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class FitErrors:
-    """A mixture, the noisy pairs that it was fitted to, and its errors: made once for a release.
+    """A mixture, the noisy pairs that it was fitted to, and its errors, computed once for a release.
 
     Attributes
     ----------
     noisy : NoisyPairs
     mixture : Mixture
-        Fitted to them.
+        The fit to `noisy`.
     refits : tuple of Mixture
-        Fitted to noisy counts of records that were drawn from the mixture.
+        Fits to noisy counts of records that were drawn from the mixture.
     of_columns, of_pairs : ErrorCurve
         Errors in cells of single columns, and of pairs.
 
@@ -80,11 +80,11 @@ class FitErrors:
         ----------
         noisy : NoisyPairs
         mixture : Mixture
-            Fitted to them.
+            The fit to `noisy`.
         seed : int
-            Public: that of the fit.
+            The public seed of the fit.
         bar : Bar
-            It counts steps of descents, `2 * STEPS` of them.
+            Advances by one with each of the `2 * STEPS` steps.
         """
         sums = {1: _Sums(_EDGES_OF_COLUMNS, _SCALES_OF_COLUMNS), 2: _Sums(_EDGES_OF_PAIRS, _SCALES_OF_PAIRS)}
         columns = [column for column, length in enumerate(noisy.lengths) if length > 1]
@@ -105,15 +105,15 @@ class FitErrors:
         Parameters
         ----------
         columns : sequence of int
-            Different ones.
+            Distinct columns.
         prob : sequence of float
             Probabilities of the intervals, in (0, 1).
 
         Returns
         -------
         estimate : Estimate
-            Of the shares in the population that the records are from, and of the counts of the records. Cells of
-            different tables, such as a pair and one of its columns, need not add up.
+            Estimates of the shares in the population that the records are from, and of the counts of the records. A
+            pair and one of its columns need not agree.
 
         Raises
         ------
@@ -122,18 +122,17 @@ class FitErrors:
 
         Notes
         -----
-        Coverage is that of all cells of which about as many records are expected: by design that stated, where no fewer
-        are expected than the standard deviation of the noise. Where fewer are, and most cells are empty, more is
-        covered; but a cell that has records where hardly any are expected is often missed, and so are pairs of few
-        cells whose dependence the noise hides.
-        Intervals of three columns are less sure.
+        Coverage is averaged over all cells with about the same number of expected records. By design it is nominal if
+        this number is at least the standard deviation of the noise. Below it, where most cells are empty, coverage is
+        higher. But intervals often miss a cell with records where hardly any are expected, and pairs of few cells
+        whose dependence the noise hides. Intervals of three columns are less reliable.
         """
         columns, places = [integer(0, column=column) for column in columns], range(len(self.noisy.lengths))
         if not (1 <= len(set(columns)) == len(columns) <= 3 and all(column in places for column in columns)):
             raise ArgumentError(
-                f"Expected one, two or three different columns of {len(places)}, got {columns}: more have no intervals."
+                f"Expected one, two or three different columns of {len(places)}, got {columns}. More have no intervals."
             )
-        # A column of one category says nothing, and was not measured.
+        # A column of one category has no information and was not measured.
         known = [column for column in columns if self.noisy.lengths[column] > 1]
         if len(known) == 3:
             return self._bootstrapped(known, prob)
@@ -144,19 +143,19 @@ class FitErrors:
         curve = self.of_columns if len(known) == 1 else self.of_pairs
         (shares, share_sds), (counts, count_sds) = curve.estimates(cells)
         if len(known) == 1:
-            # No fit makes up for what the draw has changed in a column, and its cells are few.
+            # No fit reduces the sampling error of a column, and its cells are few.
             shares, share_sds = counts, np.sqrt(count_sds**2 + cells.total - cells.variance)
         caveat = "noisy counts and a fit to all pairs, taken together by their errors"
         n_records = self.noisy.n_records
         return _estimate(shares / n_records, share_sds / n_records, counts, count_sds, prob, caveat)
 
     def _bootstrapped(self, columns: Sequence[int], prob: Sequence[float]) -> Estimate:
-        """Of three columns: nothing was measured of them, so there are the refits, and what the fit misses of pairs."""
+        """Estimates of three columns, which were not measured: from the refits, and the bias of the fit in pairs."""
         n_records = self.noisy.n_records
         expected = np.maximum(n_records * self.mixture.table(columns), 1e-9)
         tables = np.array([n_records * refit.table(columns) for refit in self.refits])
         squares = np.mean((tables - expected) ** 2, axis=0)
-        # The average over cells with about as many expected records, per record.
+        # The average over cells with about the same number of expected records, per record.
         places = np.unique(np.ceil(2 * np.log10(expected)), return_inverse=True)[1].ravel()
         ratios = np.bincount(places, squares.ravel()) / np.bincount(places, expected.ravel())
         variances = ratios[places].reshape(expected.shape) * expected
@@ -167,7 +166,7 @@ class FitErrors:
             variances += expected**2 * np.expand_dims(relative, axis)
         means, share_sds = expected.ravel() / n_records, np.sqrt(variances).ravel() / n_records
         caveat = "a bootstrap of the fit; what is in no pair of the columns is not in its errors"
-        # The fit's errors have the draw in them, but how much of it they share with the counts is not known.
+        # The fit's errors include the sampling error, but its correlation with the counts is not known.
         count_sds = n_records * np.sqrt(share_sds**2 + means * (1 - means) / n_records)
         return _estimate(means, share_sds, n_records * means, count_sds, prob, caveat)
 
@@ -182,11 +181,11 @@ class ErrorCurve:
     edges : array, shape (bins - 1,)
         Expected records between the bins, in standard deviations of the noise.
     residuals : array, shape (bins,)
-        What squares of `y - m` are without what the fit misses, over the variance of `y`.
+        Squares of `y - m` without the bias of the fit, over the variance of `y`.
     excess : array, shape (bins,)
-        The variance of what the fit misses, over the root of the expected records.
+        The variance of the bias, over the root of the expected records.
     of_shares, of_counts : array, shape (2, bins)
-        Squares of the fit's errors, and their products with those of `y`, over the variance of `y`.
+        Squares of the fit's errors, and their products with the errors of `y`, over the variance of `y`.
     """
 
     edges: Array
@@ -196,21 +195,21 @@ class ErrorCurve:
     of_counts: Array
 
     def excess_of(self, cells: "_Cells", *, scale_sd: float = 2.0) -> Array:
-        """The variance of what the fit misses in the cells of one table, flat."""
+        """The variance of the bias of the fit in the cells of one table, flat."""
         places, m = cells.places(self.edges), cells.expected
         excess = self.excess[places] * np.sqrt(m.ravel())
         expected_squares = self.residuals[places] * cells.total.ravel()
-        # How much larger it is here than elsewhere: normal about 1, positive, and seen through squares, whose variance
-        # is twice the square of their mean.
+        # The scale of this table relative to others: positive, with a normal prior about 1. The squares that inform it
+        # have a variance of twice their squared mean.
         weighted = excess / (2 * (expected_squares + excess) ** 2)
         precision = 1 / scale_sd**2 + float(weighted @ excess)
         scale = (1 / scale_sd**2 + float(weighted @ (cells.missed.ravel() - expected_squares))) / precision
-        # What lies between 0 and some number varies no more than if it were always at one of the ends.
+        # A number in [0, most] has at most the variance of a number that is always 0 or `most`.
         most = m.sum() if m.ndim == 1 else np.minimum(m.sum(axis=0), m.sum(axis=1, keepdims=True))
         return np.minimum(_mean_above_0(scale, precision**-0.5) * excess, (m * (most - m)).ravel())
 
     def estimates(self, cells: "_Cells") -> list[tuple[Array, Array]]:
-        """Estimates and their standard deviations, of expected counts in the population and of counts, flat."""
+        """Estimates and standard deviations of expected counts in the population, and of counts, flat."""
         places, excess = cells.places(self.edges), self.excess_of(cells)
         m, y = cells.expected.ravel(), cells.counts.ravel()
         estimates = []
@@ -231,11 +230,11 @@ class _Cells:
     Attributes
     ----------
     expected, counts : array
-        By the fit, and as measured: of a column, by all tables that have it.
+        Counts by the fit, and noisy counts. Those of a column are from all tables that have it.
     variance : float
-        Of the noise.
+        The variance of the noise.
     total : array
-        The variance of noisy counts about what is expected in the population, which has the draw as well.
+        The variance of noisy counts about their expectation in the population, which includes the sampling error.
     """
 
     expected: Array
@@ -245,7 +244,7 @@ class _Cells:
 
     @classmethod
     def of(cls, noisy: NoisyPairs, mixture: Mixture, columns: Sequence[int]) -> Self:
-        """Those of a table of one column, or of two."""
+        """The cells of a table of one or two columns."""
         places = tuple(noisy.place(column) for column in columns)
         if len(places) == 1:
             counts, variance = noisy.column_counts[places], noisy.column_variance(columns[0])
@@ -277,10 +276,10 @@ class _Sums:
 
         Parameters
         ----------
-        cells, again : _Cells
-            Of the release, and of the refit with the noisy counts that it was fitted to.
+        cells, replicate : _Cells
+            Those of the release, and those of the refit with its noisy counts.
         drawn : array
-            The counts without noise.
+            The counts of the refit without noise.
         """
         m, variance, total = cells.expected, cells.variance, cells.total
         fit, noisy = replicate.expected - m, replicate.counts - m
@@ -303,20 +302,20 @@ class _Sums:
     def curve(self) -> ErrorCurve:
         """The averages."""
         cells, roots_squared, missed, roots, *sums = self._sums
-        # A bin without cells is not asked for.
+        # A bin without cells is never used.
         residuals, *averages = np.array(sums) / np.maximum(cells, 1.0)
         safe = np.where(cells > 0, residuals, 1.0)
 
         def by_scale(terms: Array) -> Array:
             return np.bincount(self._scales, terms)[self._scales]
 
-        # By weighted least squares, of what is 0 or more. Each refit has added the same cells of the release.
+        # By weighted least squares, with a positive coefficient. Each refit adds the same cells of the release.
         weights = np.maximum(by_scale(roots_squared / safe**2), 1e-300)
         excess = by_scale((missed - safe * roots) / safe**2) / weights
         sds = np.sqrt(2 * (1 + _REFITS) / weights)
         scales = np.array([_mean_above_0(*pair) for pair in zip(excess, sds, strict=True)])
         moments = [
-            # A fit follows the noise and never runs against it, and no product exceeds what the squares allow.
+            # The fit follows the noise, so the correlation is at least 0; and it is at most 1.
             np.array([squares, np.clip(products, 0.0, np.sqrt(squares))])
             for squares, products in (averages[:2], averages[2:])
         ]
@@ -324,18 +323,18 @@ class _Sums:
 
 
 def _mean_above_0(mean: float, sd: float) -> float:
-    """The mean of a normal number that is known to be positive."""
+    """The mean of a normal distribution truncated to positive numbers."""
     t = mean / sd
     return max(mean + sd * math.exp(-0.5 * t**2 - float(log_ndtr(t))) / math.sqrt(2 * math.pi), 0.0)
 
 
 def _drawn(noisy: NoisyPairs, mixture: Mixture, rng: np.random.Generator) -> NoisyPairs:
-    """Counts without noise of records that are drawn from a mixture."""
+    """Counts without noise of records drawn from a mixture."""
     n, lengths = round(noisy.n_records), noisy.lengths
     components = rng.integers(len(mixture.shares), size=n)
     codes = []
     for shares, length in zip(mixture.by_column, lengths, strict=True):
-        # All components in one list that rises: component k from k to k + 1.
+        # The distribution functions of all components in one rising array: component k from k to k + 1.
         ends = (np.cumsum(shares, axis=1) + np.arange(len(shares))[:, None])[:, :-1]
         codes.append(np.searchsorted(ends.ravel(), components + rng.random(n)) - (length - 1) * components)
     counts, pair_counts = np.empty(len(noisy.counts)), np.zeros_like(noisy.pair_counts)
@@ -363,13 +362,13 @@ def _measured(counts: NoisyPairs, rng: np.random.Generator) -> NoisyPairs:
 def _estimate(
     shares: Array, share_sds: Array, counts: Array, count_sds: Array, prob: Sequence[float], caveat: str
 ) -> Estimate:
-    """Of normal errors; what no share and no count can be is cut off."""
+    """The estimate with normal errors, clipped to possible shares and counts."""
     levels, tails = interval_ends(prob)
 
     def share_quantiles(levels: Array) -> Array:
         return np.asarray(np.clip(shares + share_sds * ndtri(levels)[:, None], 0.0, 1.0))
 
-    # Those of a normal number that is rounded.
+    # The quantiles of a rounded normal variable.
     count_quantiles = np.maximum(np.ceil(counts + count_sds * ndtri(tails)[:, None] - 0.5), 0.0).astype(np.int64)
     return Estimate(
         share_means=np.clip(shares, 0.0, 1.0),

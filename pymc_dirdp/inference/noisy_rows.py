@@ -1,43 +1,44 @@
 """The likelihood of noisy counts as a function of the probabilities of their cells, with its gradient.
 
-A row has the cells k = 1..K with counts x_k, of which z_k is published, L_k(x) = P[z_k | x]. With weights of the cells
-w_k, which are probabilities p_k or expected numbers mu_k, two sums are wanted:
+A row has the cells k = 1..K with counts x_k and noisy counts z_k, and L_k(x) = P[z_k | x]. The weights w_k of the cells
+are probabilities p_k or expected numbers mu_k. This module computes two sums:
 
-* the number of records n of the row is public, and x is Multinomial(n, p):
+* if the number of records n of the row is public, x is Multinomial(n, p), and
 
       S = n! * sum over x with x_1 + ... + x_K = n of prod_k p_k^x_k / x_k! * L_k(x_k);
 
-* it is private, and every x_k is Poisson(mu_k) by itself:
+* if n is private, the x_k are independent Poisson(mu_k), and
 
       S = prod_k sum over x of mu_k^x / x! * L_k(x), to be multiplied by exp(-sum_k mu_k).
 
-In both, d log S / d log w_k = E[x_k | z], because w_k^x_k is the only factor that holds w_k.
+In both, d log S / d log w_k = E[x_k | z], because w_k^x_k is the only factor with w_k.
 
-**One cell.** The terms f(x) = exp(x a) / x! * L(x), a = log w, are log-concave in x, because log L is: the logarithm of
-noise is -b |z - x| (Laplace, geometric, zero-sum geometric) or -b (z - x)^2 (normal, discrete Gaussian), both without
-the constant; that of other outputs, as of Dirichlet draws, is a list that was found concave. So they rise to a mode and
-fall after it, at each step by a smaller ratio than before, and what is left out behind a term below 1e-18 of the
-largest is no more than the next term over one minus its ratio. No window is fixed beforehand: a sum begins at z and
-goes outward, because the mode is near z unless a sampler is far away, as where it starts. There the terms rise beyond
-all numbers, and the sum begins again at the mode, which is searched for.
+**One cell.** The terms f(x) = exp(x a) / x! * L(x), a = log w, are log-concave in x, because L is log-concave. Up to a
+constant, log L is -b |z - x| (Laplace, geometric, zero-sum geometric noise), or -b (z - x)^2 (normal, discrete Gaussian
+noise). For other outputs, such as Dirichlet draws, it is a table that was checked to be concave. So the terms rise to a
+mode and then fall with decreasing ratios. The rest of the sum after a term is at most the next term over one minus its
+ratio, and the sum stops at terms below 1e-18 of the largest. There is no fixed window: a sum begins at z and goes
+outward, because the mode is near z. If a sampler is far away, for instance at its start, the terms overflow. The code
+then searches for the mode and begins there.
 
-**Two cells, public n.** The terms x -> f_1(x) f_2(n - x) are log-concave again, and are one cell: ratios of successive
-terms are those of odds w_1 / w_2, with (n - x) / (x + 1) for 1 / (x + 1), and both noises.
-The waves of more cells would take 6 to 600 times as long. Where n is small and the noisy counts are known beforehand,
-all that does not depend on the odds is a list of n + 1 coefficients, and S a polynomial of the odds (`pair_terms`).
+**Two cells, public n.** The terms x -> f_1(x) f_2(n - x) are log-concave, too, so the same method works. Ratios of
+successive terms have the odds w_1 / w_2, (n - x) / (x + 1) instead of 1 / (x + 1), and the noise of both cells. The
+Fourier sums below would take 6 to 600 times as long. If n is small and the noisy counts are known beforehand, S is a
+polynomial in the odds with n + 1 precomputed coefficients (`pair_terms`).
 
-**More cells, public n.** For every number t, multiplying each w_k by exp(t) multiplies S by exp(n t), so t is chosen
-such that the means of the tilted cells add up to n. With g_k the tilted terms over their sum s_k, S is n! e^(-n t)
-prod_k s_k times the probability I that independent X_k ~ g_k add up to n, and
+**More cells, public n.** Multiplying each w_k by exp(t) multiplies S by exp(n t), so t is chosen such that the means of
+the tilted cells sum to n. With g_k the tilted terms over their sum s_k, S is n! e^(-n t) prod_k s_k times the
+probability I that independent X_k ~ g_k sum to n, and
 
     I = 1/M sum_{j<M} prod_k phi_k(2 pi j / M) exp(-2 pi i j n / M),    phi_k(u) = E exp(i u X_k),
 
-if no two sums M apart have both a probability: M is the length of the support of the sum or, where that is less, more
-than the distance from n that all but 1e-17 of the sum keep. Because of t the probability I is about 1 over the standard
-deviation of the sum, so the sum over j, whose terms are at most 1, has nearly all its digits. In E[x_k], phi_k is
-replaced by that of x g_k(x). The products of all other cells are those of the ones before and after, because a phi_k
-may be 0. Waves are taken several at once: cosines of sums of two terms at the same distance from the mode, and sines of
-their differences. They end where two products are below 1e-17, as each |phi| falls at first.
+if no other sum that differs from n by a multiple of M has a probability. M is the smaller of the length of the support
+of the sum and a distance from n beyond which the sum has less than 1e-17. Because of t, I is about 1 over the standard
+deviation of the sum, so the sum over j, whose terms are at most 1, loses few digits. For E[x_k], the characteristic
+function of x g_k(x) replaces phi_k. Products over all other cells combine those before and after, because a phi_k may
+be 0. Several waves are computed at once, with cosines of sums of two terms at the same distance from the mode and
+sines of their differences. The sum ends when two successive products are below 1e-17, because each |phi| falls at
+first.
 """
 
 import math
@@ -56,14 +57,14 @@ from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable, number_o
 from pymc_dirdp.mechanisms.outputs import CellNoise
 from pymc_dirdp.sampling.discrete_noise import compiled
 
-# So many waves are summed at once.
+# Number of waves that are summed at once.
 _WAVES = 16
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class NoisyRows(CompiledRows):
-    """The likelihood of noisy counts of some rows: `log S` of each row.
+    """The likelihood of noisy counts of rows: `log S` of each row.
 
     Weights are probabilities, or expected numbers. Two arrays are published: the noisy counts, shape (rows, cells), and
     the three numbers of a :class:`CellNoise`.
@@ -71,10 +72,10 @@ class NoisyRows(CompiledRows):
     Attributes
     ----------
     totals : array of int, shape (rows,), or None
-        The public number of records of each row; None if they are private, and cells are Poisson.
+        The public number of records of each row; None if it is private, so that cells are Poisson.
     tables : array, shape (rows, cells, numbers), optional
-        Logarithms of the likelihoods of 0, 1, 2, ... records, concave, in place of those of noise; or, with an axis of
-        length 1 instead of cells, :func:`pair_terms`.
+        Concave log-likelihoods of 0, 1, 2, ... records, which replace those of noise. Or :func:`pair_terms`, with an
+        axis of length 1 instead of cells.
     """
 
     totals: NDArray[np.int64] | None
@@ -103,7 +104,7 @@ class NoisyRows(CompiledRows):
 
 
 def pair_terms(noisy: Array, noise: Array, totals: NDArray[np.int64], *, most: int = 100) -> Array:
-    """What of the likelihood of noisy counts of two cells does not depend on probabilities.
+    """The terms of the likelihood of noisy counts of two cells that do not depend on probabilities.
 
     With q_x the probability of the noisy counts given x and n - x records, times n! / x! (n - x)!, S is the sum of
     q_x p_1^x p_2^(n - x). A gradient takes half of the time (`tests/benchmarks/private_speed.csv`).
@@ -115,13 +116,13 @@ def pair_terms(noisy: Array, noise: Array, totals: NDArray[np.int64], *, most: i
         The numbers of a :class:`CellNoise`.
     totals : array of int, shape (rows,)
     most : int, default 100
-        Of rows with more records, of which only few terms matter, nothing is listed.
+        Largest number of records with a list. In larger rows only few terms matter.
 
     Returns
     -------
     terms : array, shape (rows, 4 + numbers)
-        The noisy counts and the total, by which the program sees that a list is theirs; the logarithm of a scale; and
-        q_0, q_1, ..., q_n over this scale. NaN where nothing is listed; without columns if nothing is at all.
+        The noisy counts and the total, by which the program recognizes the row; the logarithm of a scale; and
+        q_0, q_1, ..., q_n over this scale. NaN in rows without a list; no columns if no row has one.
     """
     listed = totals <= most
     if not listed.any():
@@ -140,19 +141,20 @@ def pair_terms(noisy: Array, noise: Array, totals: NDArray[np.int64], *, most: i
 @final
 @dataclass(frozen=True, eq=False)
 class PrivateTotal:
-    """The likelihood of noisy counts of one row whose number of records is private, all numbers being as likely.
+    """The likelihood of noisy counts of one row whose number of records is private, with a uniform prior.
 
-    As n! is the integral of exp(-m) m^n over m > 0, a sum over numbers of records n and over Multinomial(n, p) counts
-    is the integral of exp(-m) S(m p) with the sums S of Poisson cells. A term of n records is a Gamma density of m, the
-    square root of which has a standard deviation of a half whatever n is. So m is the square of log(1 + exp(t)), which
-    is near t, or near exp(t) where there may be no record at all; and equal steps of .35 in t have an error of 1e-17.
+    Because n! is the integral of exp(-m) m^n over m > 0, the sum over numbers of records n and Multinomial(n, p) counts
+    is the integral of exp(-m) S(m p), where S are the sums of Poisson cells. The term of n records is a Gamma density
+    of m, and the square root of m has a standard deviation of about a half for every n. So m is the square of
+    log(1 + exp(t)), which is near t, or near exp(t) if there may be no record. Equal steps of .35 in t have an error of
+    1e-17.
 
     Attributes
     ----------
     noisy : array, shape (cells,)
     noise : CellNoise
     numbers : range
-        The numbers of records that are possible.
+        The possible numbers of records.
     """
 
     noisy: Array
@@ -162,18 +164,18 @@ class PrivateTotal:
     def likelihood(
         self, log_shares: ArrayLike, *, step: float = 0.35, together: int = 16, unlikely: float = 38.0
     ) -> tuple[float, Array] | None:
-        """The logarithm of the likelihood of known shares, and its gradient in `log_shares`: the expected counts.
+        """Log-likelihood of known shares, and its gradient in `log_shares`, the expected counts.
 
-        It is None where numbers of records that are not possible would have more than `exp(-unlikely)` of it.
+        Returns None if impossible numbers of records would contribute more than `exp(-unlikely)` of it.
 
         Parameters
         ----------
         log_shares : array_like, shape (cells,)
         step : float
         together : int
-            So many steps are evaluated at once.
+            Number of steps that are evaluated at once.
         unlikely : float
-            What has `exp(-unlikely)` of the largest term is left out.
+            Terms below `exp(-unlikely)` of the largest are left out.
         """
         logs = np.asarray(log_shares, dtype=np.float64).ravel()
         first = int(math.sqrt(max(self.noisy.sum(), 1.0)) / step) - together
@@ -192,7 +194,7 @@ class PrivateTotal:
         return total - math.log(len(self.numbers)), (weights @ means / weights.sum()).reshape(np.shape(log_shares))
 
     def _terms(self, logs: Array, step: float, first: int, steps: int) -> tuple[Array, Array]:
-        """Logarithms of the integrand at some steps, and the expected counts given its m."""
+        """Logarithms of the integrand at the steps, and the expected counts given m."""
         t = step * np.arange(first, first + steps)
         log_root = np.log(np.logaddexp(0.0, t))
         rows = NoisyRows(None, published=(np.tile(self.noisy, (steps, 1)), self.noise.numbers))
@@ -203,26 +205,26 @@ class PrivateTotal:
 
     @cached_property
     def _log_impossible(self) -> float:
-        """Not below the logarithm of the likelihood of numbers that are not possible, whatever the shares are.
+        """An upper bound on the log-likelihood of impossible numbers of records, for all shares.
 
-        So far from the sum of the noisy counts as a number of records is, all noise together is at least.
+        The noise sums to the distance of the number of records from the sum of the noisy counts.
         """
         noisy, cells = self.noisy.sum(), self.noisy.size
         below = noisy - self.numbers[0] + 1 if self.numbers[0] > 0 else math.inf
         nearest = min(below, self.numbers[-1] + 1 - noisy)
         if nearest <= 0:
             return math.inf
-        # Of normal noise the sum of squares is at least a share of the square of the sum.
+        # The sum of squares of normal noise is at least the square of the sum over the number of cells.
         nearest, next_one = (
             distance**2 / cells if self.noise.is_normal else distance for distance in (nearest, nearest + 1)
         )
-        # Probabilities fall at least as those of a geometric sequence; there are two sides.
+        # Probabilities fall at least as fast as a geometric sequence, on two sides.
         rest = -math.expm1(-self.noise.slope * (next_one - nearest)) / 2
         return float(cells * self.noise.constant - self.noise.slope * nearest - math.log(rest))
 
 
 def private_total(table: ObservedTable, beliefs: Beliefs) -> PrivateTotal | None:
-    """The noisy counts of the only row of a table with a private number of records; None for other tables."""
+    """The likelihood of the only row of a table with a private number of records; None for other tables."""
     number, values, noise = beliefs.n_prior, table.observed[0][0], table.cell_noise
     numbers = range(number + 1) if isinstance(number, int) else number
     if not isinstance(numbers, range) or noise is None or table.n_records is not None or table.least or table.blocks:
@@ -233,10 +235,9 @@ def private_total(table: ObservedTable, beliefs: Beliefs) -> PrivateTotal | None
 
 
 def noisy_rows(table: ObservedTable, beliefs: Beliefs) -> NoisyRows | JointRows | None:
-    """The rows of a table whose numbers of records are all public; None for other tables.
+    """The likelihood of the rows of a table whose numbers of records are all public; None for other tables.
 
-    Their likelihoods are those of noise on each cell or of joint noise, or are listed where the list is short and
-    concave.
+    It is that of noise on each cell or of joint noise, or a table if the table is short and concave.
     """
     (number, _), row_prior = number_of(table, beliefs.n_prior), row_prior_of(table, beliefs.row_prior)
     rows, d = table.prior.size // table.prior.shape[-1], table.prior.shape[-1]
@@ -259,7 +260,7 @@ def noisy_rows(table: ObservedTable, beliefs: Beliefs) -> NoisyRows | JointRows 
 def _listed_rows(
     table: ObservedTable, totals: NDArray[np.int64], *, most_listed: int = 2**21, rounding: float = 1e-13
 ) -> NoisyRows | None:
-    """Rows whose likelihoods are listed; None if the lists are long, or more convex than rounding makes them."""
+    """Rows with tabulated likelihoods; None if the tables are long, or more convex than rounding explains."""
     rows, d = len(totals), table.prior.shape[-1]
     x = np.arange(totals.max() + 1.0)
     if x.size * table.prior.size > most_listed:
@@ -291,7 +292,7 @@ def _compiled() -> Callable[..., None]:
     )
 
 
-# A logarithm of a Gamma function takes as long as ten terms of a sum.
+# A log-gamma function takes as long as ten terms of a sum.
 _LOG_FACTORIALS = gammaln(np.arange(1.0, 1025.0))
 
 
@@ -322,7 +323,7 @@ def _mode(normal: bool, b: float, a: float, z: float, t: Any) -> float:
     low, high = -1.0, 0.0
     while _step(normal, b, a, z, t, high) > 0:
         low, high = high, 2 * high + 1
-    # The step is above 0 at low, and not at high.
+    # The step is positive at low, but not at high.
     while high - low > 1:
         middle = math.floor((low + high) / 2)
         if _step(normal, b, a, z, t, middle) > 0:
@@ -333,7 +334,7 @@ def _mode(normal: bool, b: float, a: float, z: float, t: Any) -> float:
 
 
 def _ratio(normal: bool, b: float, a: float, z: float, t: Any, x: float, rising: float, falling: float) -> float:
-    """f(x + 1) / f(x) of one cell. `rising` and `falling` are exp(a + b) and exp(a - b), or 0 if they are of no use."""
+    """f(x + 1) / f(x) of one cell. `rising` and `falling` are exp(a + b) and exp(a - b), or 0 if not applicable."""
     if rising > 0 and x + 1 <= z:
         return rising / (x + 1)
     if rising > 0 and x >= z:
@@ -342,11 +343,11 @@ def _ratio(normal: bool, b: float, a: float, z: float, t: Any, x: float, rising:
 
 
 def _terms(normal: bool, b: float, a: float, z: float, t: Any, mode: float) -> tuple[Any, int]:
-    """The terms of one cell over the largest, and the place of that one among them.
+    """The terms of one cell over the largest, and the index of the largest.
 
-    They are counted, and then written: a list that grows takes longer than that.
+    Terms are counted first and then written, which is faster than a growing list.
     """
-    # Most steps of Laplace noise need no function then.
+    # With these, most steps of Laplace noise need no exponential.
     rising, falling = 0.0, 0.0
     if len(t) == 0 and not normal and abs(a) < 300 and b < 300:
         rising, falling = math.exp(a + b), math.exp(a - b)
@@ -391,12 +392,11 @@ def _sums(
 ) -> tuple[float, float]:
     """The sum of the terms of two cells over that at `start`, and the mean of the first cell less `start`.
 
-    The first has the noisy count `low`, and the second `n - high`. A cell alone, with its weight in place of the odds,
-    is the same with half of `b`, both noisy counts, and `n` infinite: no number of another cell divides a ratio.
+    The first has the noisy count `low`, and the second `n - high`. For a single cell pass its log-weight as `odds`,
+    half of `b`, its noisy count as `low` and `high`, and an infinite `n`.
 
-    Terms are the ones before them times a ratio: odds, numbers of records, and noise, whose ratios are a geometric
-    sequence where they are normal, and otherwise change at both noisy counts alone. It ends where the sum is above
-    `most`.
+    Each term is the previous term times a ratio of odds, numbers of records and noise. The ratios of normal noise are a
+    geometric sequence, and those of other noise change only at the noisy counts. The sum stops when it exceeds `most`.
     """
     if normal:
         gain, loss = low + high - 1 - 2 * start, 2 * start - 1 - low - high
@@ -405,7 +405,7 @@ def _sums(
         loss = (1.0 if start > high else 0.0) - (1.0 if start <= low else 0.0)
     up, down = math.exp(odds + 2 * b * gain), math.exp(2 * b * loss - odds)
     change = math.exp(-4 * b if normal else -2 * b)
-    # A cell alone has no other, whose number falls as its own rises.
+    # A single cell has no other cell whose count falls when its own rises.
     start_of_others, fall = (n - start, 1.0) if n < math.inf else (1.0, 0.0)
     total, first, x, term, others = 1.0, 0.0, start, 1.0, start_of_others
     while others > 0 and term >= 1e-18 * total and total <= most:
@@ -429,7 +429,7 @@ def _sums(
 
 
 def _listed_sums(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, start: float) -> tuple[float, float]:
-    """The same from the mode on, for any likelihood of a cell."""
+    """The same as :func:`_sums`, from the mode on, for any likelihood of a cell."""
     total, first = 1.0, 0.0
     for direction in (1, -1):
         x, term = start, 1.0
@@ -448,13 +448,13 @@ def _pair(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float) -> tupl
     if a[0] == -math.inf or a[1] == -math.inf:
         if n > 0 and a[0] == a[1]:
             return -math.inf, 0.0
-        # The only term.
+        # There is only one term.
         start, total, first = 0.0 if a[0] == -math.inf else n, 1.0, 0.0
     elif len(tables[0]) > 0 or not (normal or (z[0] == math.floor(z[0]) and z_of_second == math.floor(z_of_second))):
         start = _pair_mode(normal, b, a, z, tables, n)
         total, first = _listed_sums(normal, b, a, z, tables, n, start)
     else:
-        # The noisy count is near the mode, and no logarithm is needed to begin there, unless a sampler is far away.
+        # The noisy count is near the mode unless a sampler is far away, and beginning there needs no logarithm.
         start = min(max(math.floor(z[0]), 0.0), n)
         total, first = _sums(normal, b, a[0] - a[1], z[0], z_of_second, n, start, 1e200)
         if not total <= 1e200:
@@ -466,16 +466,16 @@ def _pair(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float) -> tupl
 
 
 def _polynomial(logs: Any, noisy: Any, terms: Any, row: int, n: int) -> tuple[float, float]:
-    """`log S` of two cells and the mean of the first by the coefficients of :func:`pair_terms`.
+    """`log S` of two cells and the mean of the first, from the coefficients of :func:`pair_terms`.
 
-    It is minus infinity if they are of other counts, or too small. No row is cut out, which would take as long.
+    Returns minus infinity if the coefficients are for other counts, or too small. Slicing a row would take as long.
     """
     log_odds = logs[row, 0] - logs[row, 1]
     known = terms[row, 0, 0] == noisy[row, 0] and terms[row, 0, 1] == noisy[row, 1] and terms[row, 0, 2] == n
     if not (known and n + 5 <= terms.shape[2] and abs(log_odds) < math.inf):
         return -math.inf, 0.0
-    # Horner's rule for even and for odd powers, which run side by side, and their derivatives; in the odds or their
-    # inverse, whichever is at most 1.
+    # Horner's rule for even and odd powers, which run in parallel, and their derivatives, in the odds or their inverse
+    # (the one that is at most 1).
     odds, even, odd, of_even, of_odd = math.exp(-abs(log_odds)), 0.0, 0.0, 0.0, 0.0
     start, step, square = (n + 4, -1, odds**2) if log_odds > 0 else (4, 1, odds**2)
     if n % 2 == 0:
@@ -486,7 +486,7 @@ def _polynomial(logs: Any, noisy: Any, terms: Any, row: int, n: int) -> tuple[fl
         even = even * square + terms[row, 0, start + step * 2 * k]
         odd = odd * square + terms[row, 0, start + step * (2 * k + 1)]
     total = even + odds * odd
-    # All terms are positive. What is below 1e-308 is 0 here.
+    # All terms are positive. Terms below 1e-308 have underflowed.
     if not total > 1e-280:
         return -math.inf, 0.0
     mean = (2 * square * of_even + odds * (odd + 2 * square * of_odd)) / total
@@ -495,7 +495,7 @@ def _polynomial(logs: Any, noisy: Any, terms: Any, row: int, n: int) -> tuple[fl
 
 
 def _poisson(normal: bool, b: float, a: float, z: float, none: Any) -> tuple[float, float]:
-    """`log S` of a cell alone, and its mean."""
+    """`log S` of a single cell, and its mean."""
     start, total, first = max(math.floor(z), 0.0), 1.0, 0.0
     if a == -math.inf:
         start = 0.0
@@ -510,9 +510,9 @@ def _poisson(normal: bool, b: float, a: float, z: float, none: Any) -> tuple[flo
 def _tilted(
     normal: bool, b: float, a: Any, z: Any, tables: Any, n: float
 ) -> tuple[float, list[Any], Any, Any, float, float]:
-    """A number t such that the means of the cells with weights a + t add up to n, about: Newton's method, bounded.
+    """A number t such that the means of the cells with log-weights a + t sum to about n, by bounded Newton steps.
 
-    The others are the terms of each cell over their sum, their modes, the places of these, and the mean and the
+    The other results are the normalized terms of each cell, their modes, the indices of the modes, and the mean and
     variance of the sum of the cells.
     """
     low, high, largest, total = -math.inf, math.inf, -math.inf, 0.0
@@ -548,7 +548,7 @@ def _tilted(
 
 
 def _wave_row(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, means: Any) -> float:
-    """`log S` of one row of several cells without n!; the means of the counts are written into `means`."""
+    """Return `log S` of one row of several cells without n!, and write the means of the counts to `means`."""
     cells, possible = len(a), False
     for log_weight in a:
         possible |= log_weight > -math.inf
@@ -564,7 +564,7 @@ def _wave_row(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, mea
         span += len(all_terms[k]) - 1
         widest = max(widest, places[k], len(all_terms[k]) - 1 - places[k])
     m = int(min(span + 1.0, math.ceil(widest + 9 * math.sqrt(variance) + abs(n - mean)) + 2))
-    # Terms at the same distance from the mode meet the same wave: their sum its cosine, their difference its sine.
+    # Two terms at the same distance from the mode share a wave: the cosine of their sum, the sine of their difference.
     even, odd = np.zeros((cells, widest + 1)), np.zeros((cells, widest + 1))
     for k in range(cells):
         terms, place = all_terms[k], places[k]
@@ -581,10 +581,10 @@ def _wave_row(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, mea
     probability, sums = 0.0, np.zeros(cells)
     for start in range(0, m // 2 + 1, _WAVES):
         for j in range(_WAVES):
-            # Those of j and M - j are conjugate to one another. The wave of n stands before the first cell.
+            # The waves of j and M - j are conjugate. The wave of n comes before the first cell.
             multiplicity = 0.0 if start + j > m // 2 else (1.0 if start + j == 0 or 2 * (start + j) == m else 2.0)
             angle, turn = 0, (start + j) % m
-            # Angles are added as integers, so they keep their digits.
+            # Angles are integers, so they are exact.
             for i in range(widest + 1):
                 cosines[i, j], sines[i, j] = circle_r[angle], circle_i[angle]
                 angle += turn
@@ -624,7 +624,7 @@ def _wave_row(normal: bool, b: float, a: Any, z: Any, tables: Any, n: float, mea
 
 
 def _rows(logs: Any, means: Any, values: Any, noisy: Any, noise: Any, tables: Any, totals: Any) -> None:
-    """Write `log S` of each row into `values`, and the means of the counts into `means`. Without totals, of Poisson."""
+    """Write `log S` of each row to `values`, and the means to `means`. Cells are Poisson if there are no totals."""
     rows, cells = noisy.shape
     normal, b = noise[0] > 0, noise[1]
     none, of_pairs = np.empty((cells, 0)), cells > 1 == tables.shape[1]

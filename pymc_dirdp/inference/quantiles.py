@@ -15,7 +15,7 @@ from pymc_dirdp.inference.numbers import NODES, Lists, block_rule
 # A distribution function, its density, and the slope of that.
 type _Values = tuple[Array, Array, Array]
 
-# Above this logit a share is 1, and below its negative, where no double holds all digits, it is called 0.
+# Above this logit a share is 1, and below its negative, where doubles lose digits, it is 0.
 _FARTHEST = 708.0
 
 
@@ -28,9 +28,9 @@ class Mixture:
     first, second : array, shape (m,)
         Parameters of the Beta distributions. The second is 0 in a row of one category, whose share is 1.
     masses : array, shape (m,)
-        Their masses, which add up to 1 for every cell.
+        Their masses, which sum to 1 for every cell.
     cell : array of int, shape (m,)
-        The cell of each.
+        The cell of each Beta distribution.
     size : int
     """
 
@@ -41,7 +41,7 @@ class Mixture:
     size: int
 
     def part(self, take: NDArray[np.bool_]) -> "Mixture":
-        """Some of the Beta distributions."""
+        """A subset of the Beta distributions."""
         return Mixture(self.first[take], self.second[take], self.masses[take], self.cell[take], self.size)
 
     @cached_property
@@ -57,7 +57,7 @@ class Mixture:
     @property
     def moments(self) -> tuple[Array, Array]:
         """Means and variances of the shares, shape (size,)."""
-        # The sum of the masses is 1 but for rounding, and the share of the only cell of a row is 1 without.
+        # Division removes the rounding error of the masses, so the share of the only cell of a row is exactly 1.
         whole = np.bincount(self.cell, self.masses, self.size)
         size, share = self.first + self.second, self.first / (self.first + self.second)
         mean = np.bincount(self.cell, self.masses * share, self.size) / whole
@@ -66,19 +66,19 @@ class Mixture:
 
 
 def count_quantiles(levels: Array, *counts: Lists, shares: Sequence[Array] = ()) -> Integers:
-    """The least count with at least so much probability up to it, shape `(levels, d)`.
+    """The smallest count whose cumulative probability is at least the level, shape `(levels, d)`.
 
     Parameters
     ----------
     levels : array
     *counts : Lists
-        The distributions of d counts, or several of each that are mixed.
+        The distributions of d counts, or the components of mixtures.
     shares : sequence of array, shape (d,)
-        Those of each in the mixture.
+        The weights of the components.
     """
     d = counts[0].size
     cell, level = np.tile(np.arange(d), len(levels)), np.repeat(levels, d) * (1 - 1e-14)
-    # That of a mixture lies between those of its parts.
+    # The quantile of a mixture lies between those of its components.
     lows, highs = zip(*(_bracket(part, cell, level) for part in counts), strict=True)
     low: Integers = np.stack(lows).min(axis=0)
     high: Integers = np.stack(highs).max(axis=0)
@@ -96,13 +96,13 @@ def count_quantiles(levels: Array, *counts: Lists, shares: Sequence[Array] = ())
 
 
 def _bracket(counts: Lists, cell: Integers, level: Array) -> tuple[Integers, Integers]:
-    """The first and the last number between which quantiles of some distributions are."""
+    """Lower and upper bounds on quantiles of some distributions."""
     cell_of_piece, start, length, mass = counts.pieces
     cumulative, first = np.cumsum(mass), np.searchsorted(cell_of_piece, np.arange(counts.size + 1))
     before = (cumulative - mass)[first[:-1]]
     piece = np.clip(np.searchsorted(cumulative, before[cell] + level), first[cell], first[cell + 1] - 1)
     within = counts.reaching(piece, level - (cumulative - mass)[piece] + before[cell])
-    # What is rounded in a sum over all distributions may take it to the next.
+    # Rounding in a sum over all distributions may shift a quantile to the next piece.
     low, high = (start[piece] + end for end in within)
     low = np.where(within[0] == 0, start[np.maximum(piece - 1, first[cell])], low)
     after = np.minimum(piece + 1, first[cell + 1] - 1)
@@ -110,13 +110,13 @@ def _bracket(counts: Lists, cell: Integers, level: Array) -> tuple[Integers, Int
 
 
 def probability_up_to(counts: Lists, cell: Integers, x: Integers) -> Array:
-    """The probability of the numbers up to some, each of one of the distributions."""
+    """The cumulative probability of each number x in the distribution of its cell."""
     cell_of_piece, start, length, mass = counts.pieces
     cumulative, first = (
         np.concatenate([[0.0], np.cumsum(mass)]),
         np.searchsorted(cell_of_piece, np.arange(counts.size + 1)),
     )
-    # Numbers of all distributions follow one another.
+    # The numbers of all distributions are in one array.
     place = np.concatenate([[0], np.cumsum(counts.highs - counts.lows + 1)]) - np.append(counts.lows, 0)
     before = np.searchsorted(
         place[cell_of_piece] + start, place[cell] + np.minimum(x, counts.highs[cell]), side="right"
@@ -131,8 +131,8 @@ def probability_up_to(counts: Lists, cell: Integers, x: Integers) -> Array:
 
 
 def sums_of_others(alpha: Array) -> Array:
-    """For each parameter the sum of the others of its row, shape (rows, d)."""
-    # Sums of those before and after each, because a difference would lose the digits of small ones.
+    """For each parameter the sum of the others in its row, shape (rows, d)."""
+    # Sums of those before and after, because a difference would lose the digits of small parameters.
     sums = np.zeros(alpha.shape)
     sums[:, 1:] += np.cumsum(alpha[:, :-1], axis=1)
     sums[:, :-1] += np.cumsum(alpha[:, :0:-1], axis=1)[:, ::-1]
@@ -142,14 +142,14 @@ def sums_of_others(alpha: Array) -> Array:
 def share_mixture(
     counts: Lists, priors: tuple[Array, Array], totals: Integers, units: Array, *, negligible: float = 1e-12
 ) -> Mixture:
-    """Counts with masses that add up functions which vary no faster than the distribution of a share.
+    """The mixture of Beta distributions of each share, over the values or quadrature nodes of its count.
 
-    The priors are those of each cell and of all others of its row. One of the counts is so many records, and so is one
-    of the totals. What has a negligible mass is left out.
+    The priors are those of each cell and of all others in its row. Counts and totals are in `units` of records. Nodes
+    with a negligible mass are left out.
 
-    That of a share given a count x of n has a width of about `sqrt(x (1 - x / n))` counts, and so has its product with
-    the distribution of the count, or less: numbers are taken one by one, or in blocks of a few such widths with a Gauss
-    rule each.
+    The distribution of a share given a count x of n has a width of about `sqrt(x (1 - x / n))` counts, and its product
+    with the distribution of the count is no wider. So the nodes are all integers, or those of a Gauss rule in blocks of
+    a few such widths.
     """
     x, cell, masses = counts.x, counts.cell, counts.masses
     if not counts.are_whole:
@@ -162,7 +162,7 @@ def share_mixture(
 
 
 def _nodes_of_short_blocks(counts: Lists, total: Integers, unit: Array) -> tuple[Array, Integers, Array]:
-    """Gauss nodes of blocks that are short for a share, the cell of each, and their masses."""
+    """Gauss nodes of blocks that are short relative to the width of a share, their cells, and their masses."""
     cell, first, size, _ = counts.pieces
     piece = np.arange(len(cell))
     parts: list[tuple[Array, Integers, Array]] = []
@@ -184,7 +184,7 @@ def _nodes_of_short_blocks(counts: Lists, total: Integers, unit: Array) -> tuple
 
 
 def share_quantiles(mixture: Mixture, levels: Array, *, at_a_time: int = 2**19) -> Array:
-    """Quantiles of the mixture of every cell, shape `(levels, d)`, for levels in (0, 1), so many nodes at a time."""
+    """Quantiles of the mixture of every cell, shape `(levels, d)`, for levels in (0, 1), `at_a_time` nodes at once."""
     if not mixture.second.any():
         return np.ones((len(levels), mixture.size))
     together = max(1, at_a_time // len(mixture.masses))
@@ -193,24 +193,24 @@ def share_quantiles(mixture: Mixture, levels: Array, *, at_a_time: int = 2**19) 
 
 
 def _quantiles(mixture: Mixture, levels: Array, *, largest_error: float = 1e-8) -> Array:
-    """Quantiles, from that of the Beta distribution with the mean and variance of the mixture.
+    """Quantiles, searched from those of the Beta distribution with the mean and variance of the mixture.
 
-    What is found is checked: none is returned that is farther from its level.
+    The function verifies that each has its level to `largest_error`.
     """
     mean, variance = mixture.moments
-    # Whatever goes wrong here is seen by the check.
+    # The verification below detects all numerical failures.
     with np.errstate(all="ignore"):
         size = np.maximum(mean * (1 - mean) / np.maximum(variance, 1e-300) - 1, 1e-300)
         guess = betaincinv(np.maximum(size * mean, 1e-12), np.maximum(size * (1 - mean), 1e-12), levels[:, None])
         t = np.nan_to_num(np.clip(logit(guess), -_FARTHEST, _FARTHEST))
         t, value = _root(mixture, levels, t)
-    # Levels next to one another may have their quantiles exchanged within the accuracy of both.
+    # Quantiles of adjacent levels may be in the wrong order within their accuracy.
     order = np.argsort(levels)
     t[order], value[order] = np.sort(t, axis=0), np.sort(value, axis=0)
     off = value - levels[:, None]
     beyond = np.where(t <= -_FARTHEST, off > 0, (t >= _FARTHEST) & (off < 0))
     if not np.all(beyond | (np.abs(off) < largest_error)):
-        raise InternalError("The end of a credible interval of shares was not found. Please report this.")
+        raise InternalError("The search for a credible interval of shares did not converge. Please report this.")
     shares: Array = np.where(np.abs(t) < _FARTHEST, expit(t), t > 0)
     return shares
 
@@ -218,15 +218,15 @@ def _quantiles(mixture: Mixture, levels: Array, *, largest_error: float = 1e-8) 
 def _root(
     mixture: Mixture, levels: Array, start: Array, *, closeness: float = 1e-10, sure_steps: int = 6, steps: int = 160
 ) -> tuple[Array, Array]:
-    """The logits at which the distributions of the cells have their levels, and what they have there.
+    """The logits at which the distribution functions of the cells equal the levels, and their values there.
 
-    Newton's method between two logits around each, to so small a part of a level or of what is above it. After
-    `sure_steps` each other step halves the range, and so many steps halve the longest to two neighbouring doubles.
+    Bracketed Newton steps, until the error is at most `closeness` times the smaller of a level and one minus the level.
+    After `sure_steps` every second step bisects, and `steps` are enough to bisect down to neighbouring doubles.
     """
     t, level = start.copy(), np.broadcast_to(levels[:, None], start.shape)
     low, high = np.full(t.shape, -_FARTHEST), np.full(t.shape, _FARTHEST)
     values, active = np.full(t.shape, np.nan), np.ones(t.shape, dtype=bool)
-    # Only distributions with a smaller parameter have something at the ends.
+    # Only distributions with a parameter below .1 have mass beyond the ends.
     if min(mixture.first.min(), mixture.second.min()) < 0.1:
         for end in (low, high):
             value, _, _ = _distribution(mixture, end, active[0])
@@ -242,8 +242,8 @@ def _root(
         values[rows] = np.where(is_active, value, values[rows])
         low[rows] = np.where(is_active & (error > 0), t[rows], low[rows])
         high[rows] = np.where(is_active & (error <= 0), t[rows], high[rows])
-        # Newton's method for the logit of the distribution function, which is nearly a line in both tails, with
-        # Halley's correction: the error after the step is of the third order.
+        # Halley's method for the logit of the distribution function, which is nearly linear in both tails. It converges
+        # at third order.
         spare = value * (1 - value)
         first, second = slope / spare, curvature / spare - slope**2 * (1 - 2 * value) / spare**2
         newton = (logit(level[rows]) - logit(value)) / first
@@ -262,8 +262,8 @@ def _distribution(
 ) -> _Values:
     """Distribution function, density and its slope at the logits t of the shares, for the marked cells.
 
-    Beyond `far` deviations there is less than the error that is allowed; of a Beta distribution with a parameter below
-    `few` deviations say too little of the tails.
+    The mass beyond `far` standard deviations is below the tolerance, except that of Beta distributions with a parameter
+    below `few`, which are far from normal.
     """
     if not cells.all():
         mixture = mixture.part(cells[mixture.cell])
@@ -274,13 +274,13 @@ def _distribution(
     x, y, logits = mixture.first[near], mixture.second[near], t.ravel()[place]
     log_density = x * log_expit(t).ravel()[place] + y * log_expit(-t).ravel()[place] - mixture.log_beta[near]
     density = masses[near] * np.exp(log_density)
-    # Shares above a half by what is left of 1, which keeps its digits.
+    # Shares above a half are computed from 1 minus the share, which is more accurate.
     below, low = np.empty(len(logits)), logits < 0
     below[low], below[~low] = (
         betainc(x[low], y[low], expit(logits[low])),
         betaincc(y[~low], x[~low], expit(-logits[~low])),
     )
-    # Nodes far below the share count in full and those far above not at all.
+    # Nodes far below the share have their full mass, and those far above have none.
     whole = np.stack([np.bincount(cell, np.where(part > 0, masses, 0.0), mixture.size) for part in normal])
     corrected = masses[near] * (below - (normal[row, near] > 0))
     parts = (corrected, density, density * (x * expit(-logits) - y * expit(logits)))
@@ -289,7 +289,7 @@ def _distribution(
 
 
 def _paulson(mixture: Mixture, t: Array) -> Array:
-    """Numbers that are nearly normal if the logits t are those of the Beta variables: from the cube roots of the odds.
+    """Normal scores of the logits t of Beta variables, approximately, from the cube roots of the odds.
 
     Paulson (1942), An approximate normalization of the analysis of variance distribution.
     """

@@ -1,9 +1,9 @@
-"""From the outputs of tables to trees of sums: the distributions of all counts and shares.
+"""Distributions of all counts and shares from the outputs of tables, by trees of sums.
 
-A row is a group of cells. Rows that hold a known number of records together, or an unknown one with a prior, are one
-tree: its root is that number, its nodes are the row totals, and the leaves the counts. An output tells the numbers of
-several blocks of rows, or of the whole table; then a table has a tree for each block. A table of classes and tables of
-features given the class are one tree: a node is the count of a class, to which a row of each feature adds up.
+A row is a group of cells. Rows that share a number of records form a tree. Its root is that number, known or with a
+prior, its nodes are the row totals, and its leaves are the counts. If the numbers of records of several blocks of rows
+are public, each block has a tree. A table of classes and tables of features given the class form one tree, where a node
+is the count of a class, the total of a row in each feature.
 """
 
 import copy
@@ -47,7 +47,7 @@ from pymc_dirdp.progress import QUIET, Bar
 
 
 def rows_are_divided(table: ObservedTable) -> bool:
-    """Whether some rows share a number of records in a way that nothing tells."""
+    """Whether some rows share a number of records with an unknown division among them."""
     sizes = [len(rows) for rows, _ in table.blocks] or [table.prior.size // table.prior.shape[-1]]
     return max(sizes) > 1
 
@@ -61,24 +61,24 @@ def posterior_of(table: ObservedTable, beliefs: Beliefs) -> "TablePosterior | Jo
 
 @final
 class CountTree:
-    """Rows that hold a number of records together.
+    """Rows that share a number of records.
 
     Parameters
     ----------
     posteriors : sequence of RowPosterior
-        Of the rows, with the largest total that each may have.
+        The rows, with the largest possible total of each.
     factors : sequence of callables
         For each row, the logarithm of the factor of its likelihood that depends on its total.
     most : int
-        The number of records, or the largest that it may be.
+        The number of records, or its upper bound.
     log_prior : callable or None
-        Of the number, if it is private.
+        Log-prior of the number, if it is private.
     row_prior : array or None
         Dirichlet prior of the shares of the rows.
     features : sequence of CountTree
-        Of other tables of the same records, each with a row for every cell of the only row of this one.
+        Trees of other tables of the same records, each with a row for every cell of the only row of this table.
     unit : float
-        How many records one of the counts and of `most` is.
+        Number of records in a unit of the counts and of `most`.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class CountTree:
         if unit == 1:
             return self
         if self._features:
-            # What their rows add up to is a number of records.
+            # The totals of their rows are in records.
             refuse_too_many(np.inf, most=0)
         rows = [row.in_units(unit) for row in self.posteriors]
         most, unit = rows[0].total, rows[0].unit
@@ -116,16 +116,16 @@ class CountTree:
         return summable(self.in_units)
 
     def rough_variance(self) -> float:
-        """The largest variance of a count before its total is known, in its unit, about."""
+        """Approximate largest variance of a count before conditioning on its total, in squared units."""
         return max(float(Cells(row).rough_variances.max()) for row in self.posteriors)
 
     def largest_variance(self) -> float:
-        """The same; all sums are taken."""
+        """Largest variance of a count in all sums, which are computed here."""
         self.root.distribution  # noqa: B018
         bands = (band for group in self.groups for band in group.bands)
         return float(max((band.lists.variances.max() for band in bands), default=np.inf))
 
-    # Sums are taken when they are asked for: numbers of a file may be such that no sum exists.
+    # Sums are computed on demand, because a malformed file can make them undefined.
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -133,7 +133,7 @@ class CountTree:
         return [Group(Cells(row)) for row in self.posteriors]
 
     def log_weight_of_row(self, row: int, totals: Array) -> Array:
-        """What the likelihood and the prior of a row are multiplied by to be functions of its total."""
+        """Log-weight of each total of a row from the normalization of its prior and its likelihood."""
         return np.asarray(self.posteriors[row].log_normaliser(totals) + self._factors[row](self.unit * totals))
 
     @property
@@ -142,7 +142,7 @@ class CountTree:
 
     @cached_property
     def _above(self) -> RowPosterior:
-        """The numbers that the tree is made of next to its root: row totals, or counts of the classes."""
+        """The numbers below the root: row totals, or counts of the classes."""
         if self._features:
             return self.posteriors[0]
         shares = np.ones(len(self.posteriors)) if self._row_prior is None else self._row_prior
@@ -151,7 +151,7 @@ class CountTree:
 
     @cached_property
     def root(self) -> Root:
-        """The number of all records, on top of the tree of all counts."""
+        """The number of all records, the root of the tree of all counts."""
         total, most = (self._most, None) if self._log_prior is None else (None, self._most)
         below = self.posteriors[0] if len(self.posteriors) == 1 else self._above
         group = Group([self._node(i) for i in range(len(below.alpha))]) if self._has_nodes else self.groups[0]
@@ -163,14 +163,14 @@ class CountTree:
         def log_weight(totals: Array) -> Array:
             if self._log_prior is None:
                 return guide(totals)
-            # How many numbers of records are nearest to each.
+            # Each total stands for the numbers of records that are nearest to it.
             near = np.where(totals == 0, (self.unit + 1) / 2, self.unit)
             return np.asarray(guide(totals) + self._log_prior(self.unit * totals) + np.log(near))
 
         return Root(group, log_weight, guide, total=total, most=most)
 
     def _node(self, cell: int) -> Node:
-        """One row total, or one count of a class, and all that is said of it."""
+        """The node of a row total, or of the count of a class."""
         tables = self._features or [self]
         cell_index = np.array([cell])
 
@@ -189,13 +189,13 @@ class CountTree:
 
     @cached_property
     def numbers(self) -> list[Pmf]:
-        """The distributions of the row totals, or of the counts if there are features; of one row that of its total."""
+        """The distributions of the row totals, of the counts if there are features, or of the total of a single row."""
         _, root = self.root.distribution
         return self.root.group.child_pmfs(root) if self._has_nodes else [root]
 
     @cached_property
     def rows(self) -> list[RowWithUncertainTotal]:
-        """All rows, given what is known of their totals."""
+        """All rows, given the distributions of their totals in this tree."""
         return self.rows_given([self.root.distribution[1]] if self._features else self.numbers)
 
     def rows_given(self, totals: Sequence[Pmf]) -> list[RowWithUncertainTotal]:
@@ -209,13 +209,13 @@ class CountTree:
 
     @property
     def is_known_row(self) -> bool:
-        """Whether the tree is one row with a known total and nothing else."""
+        """Whether the tree is a single row with a known total."""
         return self._log_prior is None and not self._has_nodes
 
     @property
     def row(self) -> RowPosterior:
-        """That row with all of its likelihood."""
-        # Noise has no factor, and there may be many rows.
+        """The single row with all factors of its likelihood."""
+        # There may be many rows, and the factor of noise is 0.
         factor = float(self._factors[0](np.array([float(self._most)]))[0])
         return replace(self.posteriors[0], log_factor=factor) if factor else self.posteriors[0]
 
@@ -246,23 +246,22 @@ class CountTree:
 class TablePosterior:
     """The counts and shares of a table given its output.
 
-    Sums are exact. Quantiles of shares are, too, where the numbers of records of all rows are known; where they are
-    not, exact draws have them to .015 standard deviations.
+    Sums are exact. Quantiles of shares are exact if the numbers of records of all rows are known. Otherwise they are
+    quantiles of exact draws, with an error of .015 standard deviations.
 
     Parameters
     ----------
     output : ObservedTable
-        Of the table.
     beliefs : Beliefs
-        Of the analyst.
+        The beliefs of the analyst.
     features : sequence of TablePosterior
-        Of other tables of the same records, each with a row for every cell of this table, which has one row. Its counts
-        are their row totals, and with them all tables have one tree.
+        Posteriors of other tables of the same records, each with a row for every cell of this table, which must have
+        one row. Its counts are their row totals, and all tables form one tree.
 
     Attributes
     ----------
     prior : array, shape (..., d)
-        Of the shares.
+        Prior of the shares.
 
     Raises
     ------
@@ -313,8 +312,8 @@ class TablePosterior:
     def with_shares(self, log_shares: Array) -> "TablePosterior":
         """The distribution of the counts if the shares are known.
 
-        Its evidence is the likelihood of the shares, up to the beliefs about totals, and the gradient of that in
-        `log_shares` is `count_means` (Theory, section 16).
+        Its evidence is the likelihood of the shares, given the beliefs about totals. The gradient of the log-likelihood
+        in `log_shares` is `count_means` (Theory, section 16).
 
         Parameters
         ----------
@@ -323,25 +322,25 @@ class TablePosterior:
         """
         table, of_rows = copy.copy(self), log_shares.reshape(self._in_rows)
         for known in ("_known", "log_evidence"):
-            # What was found without the shares.
+            # Discard what was computed without the shares.
             table.__dict__.pop(known, None)
         table._trees = [(rows, tree.with_shares(of_rows[rows])) for rows, tree in self._trees]
         return table
 
     def likelihood(self, log_shares: Array) -> tuple[float, Array]:
-        """The logarithm of the likelihood of known shares, and its gradient in `log_shares`: the expected counts.
+        """Log-likelihood of known shares, and its gradient in `log_shares`, the expected counts.
 
         Parameters
         ----------
         log_shares : array, shape of the table
-            Logarithms of the shares; one may be `-inf`.
+            Logarithms of the shares. They may be `-inf`.
 
         Returns
         -------
         log_likelihood : float
-            `-inf` where the output is impossible.
+            `-inf` if the output is impossible.
         means : array, shape of the table
-            Zeros where it is impossible.
+            Zeros if the output is impossible.
         """
         if self._private_total is not None and (integral := self._private_total.likelihood(log_shares)) is not None:
             return integral
@@ -358,7 +357,7 @@ class TablePosterior:
 
     @cached_property
     def _known(self) -> tuple[Integers, BatchedRows] | None:
-        """Rows with known totals, by number."""
+        """The numbers and the posterior of rows with known totals."""
         alone = [(rows, tree.row) for rows, tree in self._trees if tree.is_known_row]
         if not alone:
             return None
@@ -375,7 +374,7 @@ class TablePosterior:
 
     @property
     def log_evidences(self) -> Array:
-        """The same by block of rows that hold a number of records together, in the order of their first rows."""
+        """The log-evidence of each block of rows that share a number of records, in the order of their first rows."""
         by_row = {int(rows[0]): tree.log_evidence for rows, tree in self._others}
         if self._known:
             by_row |= zip(self._known[0].tolist(), self._known[1].log_evidences.tolist(), strict=True)
@@ -392,11 +391,12 @@ class TablePosterior:
         return means.reshape(self.prior.shape)
 
     def check(self) -> None:
-        """Raise the error about counts that are too many to be summed, where they may be.
+        """Check that the counts can be summed.
 
         Raises
         ------
         TooManyNumbersError
+            If there are too many.
         """
         for _, tree in self._trees:
             if tree.is_known_row:
@@ -417,7 +417,7 @@ class TablePosterior:
         return Draws(counts, draw_shares(counts, self.prior, rng))
 
     def draw_given(self, totals: Integers, rng: np.random.Generator) -> Draws:
-        """The same for several rows, one draw for each table of their totals, shape `(draws, rows)`."""
+        """Draw once for each vector of row totals, which have the shape `(draws, rows)`."""
         counts = self._trees[0][1].counts_given(totals, rng).reshape(len(totals), *self.prior.shape)
         return Draws(counts, draw_shares(counts, self.prior, rng))
 
@@ -439,7 +439,7 @@ class TablePosterior:
         return with_drawn_quantiles(summary, self.draw) if self._others else summary
 
     def estimate_given(self, totals: Sequence[Pmf], prob: list[float], log_evidence: float) -> Estimate:
-        """The same of a table whose row totals are the counts of another one, but for quantiles of shares."""
+        """The same, without quantiles of shares, if the row totals are the counts of another table."""
         return estimate_of_rows(self._trees[0][1].rows_given(totals), prob, log_evidence)
 
 
@@ -479,7 +479,7 @@ def _of_total(likelihoods: list[RowLikelihood]) -> OfTotal:
 
 
 def class_table(tables: Mapping[str, ObservedTable]) -> str | None:
-    """The table whose cells are the rows of all others, by its name; None if there is no such table."""
+    """The name of the table whose cells are the rows of all other tables; None if there is no such table."""
     roots = [name for name, table in tables.items() if table.prior.ndim == 1 and table.family == "dirichlet"]
     if (
         len(tables) < 2
@@ -489,7 +489,7 @@ def class_table(tables: Mapping[str, ObservedTable]) -> str | None:
         return None
     root = tables[roots[0]]
     if len(root.prior) == 1:
-        # With one class there is nothing that the tables could tell each other.
+        # With one class the tables have no information about each other.
         return None
     for name, table in tables.items():
         if name != roots[0] and not (
@@ -508,11 +508,11 @@ type _Posterior = TablePosterior | JointPosterior | MarginalPosterior
 
 @final
 class Posteriors:
-    """Counts and shares of tables: of each given the output of it and of no other, or of all given all outputs.
+    """Counts and shares of tables, each given its own output, or all given all outputs.
 
-    Rows of features add up to the counts of the classes. So the output of a feature has, for each class, a likelihood
-    of its count, and the counts of the classes still follow a product distribution; given them all rows are independent
-    (Theory, section 16).
+    Rows of features sum to the counts of the classes. So the output of a feature yields a likelihood for the count of
+    each class. The counts of the classes keep a product distribution, and given them all rows are independent (Theory,
+    section 16).
 
     Parameters
     ----------
@@ -520,8 +520,8 @@ class Posteriors:
     beliefs : mapping of str to Beliefs
         By table.
     classes : str, optional
-        The name of the table of the classes, from :func:`class_table`; then all tables are taken together, and the
-        number of records is the same for all.
+        The name of the table of the classes, from :func:`class_table`. All tables are then analysed jointly and have
+        the same number of records.
     """
 
     def __init__(
@@ -529,7 +529,7 @@ class Posteriors:
     ) -> None:
         self._tables, self._classes = dict(tables), classes
         self._root_counts: Integers | None = None
-        # Of tables that are taken together, those of the features of the class.
+        # The tables of features in a joint analysis.
         self._features: dict[str, TablePosterior] = {}
         self._posteriors: dict[str, _Posterior] = {}
         if classes is not None:
@@ -543,14 +543,14 @@ class Posteriors:
 
     @property
     def log_evidence(self) -> float | list[float]:
-        """The logarithm of the probability or density of each output, or of all if they are taken together."""
+        """The log-probability or log-density of each output, or of all outputs in a joint analysis."""
         if self._classes is not None:
             with computing(self._tables[self._classes]):
                 return self._root.log_evidence
         return list(self._for_all_tables(lambda _, posterior: posterior.log_evidence).values())
 
     def draw(self, draws: int, rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Draws]:
-        """Independent draws of all tables, which are counted in a bar."""
+        """Independent draws of all tables. The bar advances by one with each table."""
         drawn: dict[str, Draws] = {}
         # Tables that share a noise share the radius of each draw.
         uniforms: dict[tuple[str, ...], Array] = {}
@@ -581,12 +581,12 @@ class Posteriors:
 
     def _draw_given(self, feature: TablePosterior, draws: int, rng: np.random.Generator) -> Draws:
         if self._root_counts is None or len(self._root_counts) != draws:
-            # Numbers of their own: those of `rng` are taken again for each feature.
+            # A separate generator, because `rng` restarts for each feature.
             self._root_counts = self._root.counts(draws, np.random.default_rng(20261125))
         return feature.draw_given(self._root_counts, rng)
 
     def _for_all_tables[T](self, function: Callable[[str, _Posterior], T], bar: Bar = QUIET) -> dict[str, T]:
-        """A function of each table, that of the classes first; in the order of the tables."""
+        """The results of a function of each table, called for the classes first, in the order of the tables."""
         results = {}
         for name, posterior in self._posteriors.items():
             with computing(self._tables[self._classes or name]):

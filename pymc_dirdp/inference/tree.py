@@ -70,7 +70,7 @@ class Cells:
         self._numbers = numbers_of([row], self._most_listed)
 
     def at(self, tilt: float, cut: float, sums: tuple[float, float] = _ANY) -> Lists:
-        """Their distributions at a tilt, without weights below the largest by a factor of more than exp(cut).
+        """Distributions of the counts at a tilt, without weights below `exp(-cut)` times the largest.
 
         Counts that are impossible for sums in the range `sums` are also left out.
         """
@@ -85,7 +85,7 @@ class Cells:
         return self._numbers.at(tilt, cut, longest=others / 2, room=room)
 
     def moments(self, tilt: float) -> tuple[float, float]:
-        """Approximate mean and variance of their sum."""
+        """Approximate mean and variance of the sum of the counts."""
         cells = self._numbers.rough(tilt)
         return float(cells.means.sum()), float(cells.variances.sum())
 
@@ -95,7 +95,7 @@ class Cells:
         return self._numbers.rough(0.0).variances
 
     def summed(self, cells: Lists) -> Sums:
-        """Their sum."""
+        """The sum of the counts."""
         return Sums(cells, 1, self._numbers.log_weight, self._most_listed)
 
 
@@ -325,7 +325,7 @@ class Group:
         return parts
 
     def child_pmfs(self, total: Pmf) -> list[Pmf]:
-        """As :meth:`child_points` for nodes, child by child: functions of each, shape (k, numbers)."""
+        """:meth:`child_points` of nodes as functions of each child, shape (k, numbers)."""
         parts = self.child_points(total)
         return [
             added(
@@ -338,7 +338,7 @@ class Group:
         ]
 
     def draw(self, totals: Integers, rng: np.random.Generator) -> Integers:
-        """One draw of all numbers for each of some totals, shape `(len(totals), size)`."""
+        """One draw of all numbers for each total, shape `(len(totals), size)`."""
         self.cover(int(totals.min()), int(totals.max()))
         counts = np.empty((len(totals), self.size), dtype=np.int64)
         owner = self._owner[totals - self.low]
@@ -349,7 +349,7 @@ class Group:
 
 
 def _reaches(edge: int, side: int, low: int, logs: Array) -> bool:
-    """Whether numbers from `low` on lie beside the last one that is known, and beyond."""
+    """Whether numbers from `low` on adjoin the last covered number and go beyond it."""
     high = low + len(logs) - 1
     beyond = high > edge if side > 0 else low < edge
     return bool(len(logs)) and low <= edge + 1 and high >= edge - 1 and beyond
@@ -357,18 +357,18 @@ def _reaches(edge: int, side: int, low: int, logs: Array) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Band:
-    """A sum at a tilt, and logarithms of the sums of products of weights from a number on.
+    """A sum at a tilt, and logarithms of the sums of products of weights from `low` on.
 
     Attributes
     ----------
     sums : Sums
     low : int
     logs : array
-        -inf where rounding is all that is known.
+        -inf where only rounding error remains.
     depth : float
-        Probabilities are known well that are not below the largest by more than a factor of exp(depth).
+        Probabilities above `exp(-depth)` times the largest are accurate.
     deepest : float
-        They are known to some digits that are not below it by more than that.
+        Probabilities above `exp(-deepest)` times the largest are accurate to some digits.
     """
 
     sums: Sums
@@ -378,12 +378,12 @@ class _Band:
     deepest: float
 
     def probabilities(self, low: int, logs: Array) -> Array:
-        """Logarithms of the probabilities of some of the numbers, from one on."""
+        """Logarithms of the probabilities of the numbers from `low` on."""
         lists = self.sums.lists
         return np.asarray(logs - lists.log_totals.sum() + lists.tilts[0] * np.arange(low, low + len(logs)))
 
     def known(self, depth: float) -> tuple[int, Array]:
-        """From the first to the last number of such a depth; there may be less probable ones between them."""
+        """The range from the first to the last number of this depth. Numbers between them may be less probable."""
         least = np.log(self.sums.pmf.max()) - depth
         inside = np.flatnonzero(self.probabilities(self.low, self.logs) > least)
         if not len(inside):
@@ -392,7 +392,7 @@ class _Band:
 
 
 def added(parts: list[Pmf]) -> Pmf:
-    """Functions added up."""
+    """The sum of functions."""
     low = min(part.low for part in parts)
     high = max(part.low + part.values.shape[-1] for part in parts)
     values = np.zeros((len(parts[0].values), high - low))
@@ -402,18 +402,19 @@ def added(parts: list[Pmf]) -> Pmf:
 
 
 class Node:
-    """A number with a weight of its own, which the children of each of its groups add up to.
+    """A weighted number that is the sum of the children of each of its groups.
 
     Parameters
     ----------
     groups : sequence of Group
         At least one.
     log_weight : callable
-        Logarithm of the weight of each of an array of integers.
+        Logarithm of the weight of each integer in an array.
     guide : callable, optional
-        The same without factors that are 0 for some numbers: where to look for the mode, and for numbers beyond these.
+        `log_weight` without factors that are 0 for some numbers. It guides the search for the mode and for numbers
+        beyond impossible ones.
     start : callable, optional
-        `start(tilt)` is a number near the mode of the weight; by default that of the first group is looked for.
+        `start(tilt)` is a number near the mode of the weight. By default the first group is searched.
     """
 
     def __init__(
@@ -437,16 +438,16 @@ class Node:
             low, high = min(low, self._low), max(high, self._low + len(self._values) - 1)
         x = np.arange(low, high + 1, dtype=np.float64)
         logs, sums = self._log_weight(x), sum(group.logs(low, high) for group in self.groups)
-        # Beyond a number that is impossible there may be others that are not.
+        # There may be possible numbers beyond an impossible one.
         bounds = logs if np.isfinite(logs[[0, -1]]).all() else self._guide(x)
         self._low, self._values, self._bounds = low, logs + sums, bounds + sums
 
     def _slope(self, number: float, tilt: float) -> float:
-        """By how much the logarithm of the weight rises with the number."""
+        """Slope of the log-weight in the number."""
         ends = np.clip([number - 0.5, number + 0.5], self.least, self.most)
         if ends[1] <= ends[0]:
             return tilt
-        # Where the weight is 0 what it is elsewhere leads to where it is not.
+        # Where the weight is 0, the guide leads to numbers with a positive weight.
         low, high = next(
             (logs for function in (self._log_weight, self._guide) if np.isfinite(logs := function(ends)).all()),
             (0.0, 0.0),
@@ -454,7 +455,7 @@ class Node:
         return tilt + float(high - low) / float(ends[1] - ends[0])
 
     def window(self, tilt: float, cut: float) -> Pmf:
-        """Logarithms of the weights, all sums done, where they matter at a tilt: from its first such number on."""
+        """Logarithms of the weights times the sums of the groups, where they are not negligible at a tilt."""
         if not len(self._values):
             if self._start is None:
                 middle = self.groups[0].start_at_mode(lambda number: self._slope(number, tilt))
@@ -471,7 +472,7 @@ class Node:
             peak = logs.max()
             bounds = self._bounds[[0, -1]] + tilt * np.array([low, high])
             width = 1 + (high - low) // 2
-            # Where nothing is possible yet both sides are looked at.
+            # If no number is possible yet, extend on both sides.
             left = low > self.least and (bounds[0] > peak - cut or np.isneginf(peak))
             right = high < self.most and (bounds[1] > peak - cut or np.isneginf(peak))
             if not left and not right:
@@ -479,26 +480,26 @@ class Node:
             self._cover(max(self.least, low - width * left), min(self.most, high + width * right))
         if np.isneginf(peak):
             raise impossible()
-        # At a steep tilt the largest is all that rounding leaves.
+        # At a steep tilt rounding leaves only the largest.
         inside = np.flatnonzero(logs >= peak - cut)
         return Pmf(low + int(inside[0]), self._values[inside[0] : inside[-1] + 1])
 
 
 @dataclass(frozen=True, eq=False)
 class Root:
-    """A number at the top of a tree: known, or with a prior.
+    """The number at the root of a tree, known or with a prior.
 
     Attributes
     ----------
     group : Group
     log_weight : callable
-        Logarithm of the weight of each of an array of numbers.
+        Logarithm of the weight of each number in an array.
     guide : callable, optional
-        As that of a :class:`Node`.
+        See :class:`Node`.
     total : int, optional
         The number, if it is known.
     most : int, optional
-        The largest it may be, if it is not.
+        The upper bound of a private number.
     """
 
     group: Group
@@ -523,7 +524,7 @@ class Root:
         return float(peak + np.log(masses.sum())), Pmf(window.low, masses[None] / masses.sum())
 
     def draw_below(self, draws: int, rng: np.random.Generator) -> Integers:
-        """Independent draws of the numbers that add up to it, shape (draws, size)."""
+        """Independent draws of the numbers that sum to it, shape (draws, size)."""
         _, number = self.distribution
         cdf = np.cumsum(number.values[0])
         numbers = number.low + np.searchsorted(cdf, rng.random(draws) * cdf[-1], side="right")

@@ -256,7 +256,7 @@ def test_a_file_that_cannot_be_written_can_still_be_read(tmp_path, monkeypatch):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(dirdp.errors.LedgerError, match="cannot be made"):
+    with pytest.raises(dirdp.errors.LedgerError, match="cannot be created"):
         Ledger(LIMIT, tmp_path / "nowhere" / "budget.db")
 
 

@@ -228,7 +228,7 @@ def test_a_product_of_signs_is_a_blind_spot():
     claim = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
     found = audit(by_signs, pair=([1.0, 0.0], [0.0, 1.0]), claim=claim, n=1_000, random_seed=1)
     assert found.verdict == "consistent"
-    assert "none of its statistics looks at" in found.blind_spots
+    assert "none of its statistics covers" in found.blind_spots
 
 
 # The audit itself: is it as seldom wrong as it says?
@@ -366,7 +366,7 @@ def test_a_mechanism_without_a_guarantee_is_measured(monkeypatch):
         monkeypatch.setattr(type(mechanism._curves), curve, refuse)
     found = audit(mechanism, n=1_000, random_seed=4)
     assert found.verdict == "nothing stated"
-    assert "Nothing was stated" in str(found)
+    assert "No value was stated" in str(found)
 
 
 def test_what_cannot_be_audited_is_refused():
@@ -377,9 +377,9 @@ def test_what_cannot_be_audited_is_refused():
         audit(mechanism, delta=1, n=100)
     with pytest.raises(dirdp.errors.ArgumentError, match="n to be an integer >= 100"):
         audit(mechanism, n=99)
-    with pytest.raises(dirdp.errors.ArgumentError, match="A Composition releases nothing by itself"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="A Composition has privacy curves but no sampler"):
         audit(Composition(((mechanism, 2),)), n=100)
-    with pytest.raises(dirdp.errors.ArgumentError, match="brings its own sampler"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="has its own sampler"):
         audit(lambda counts: counts, pair=([1], [0]), sampler="fast", n=100)
     with pytest.raises(dirdp.errors.ArgumentError, match="does not draw from an urn"):
         audit(mechanism, sampler="fast", steps=100, n=100)

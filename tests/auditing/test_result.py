@@ -44,8 +44,8 @@ def test_consistent_says_what_would_have_been_refuted(found):
 def test_blind_spots_are_named(found):
     rarest = min(bound.rarest for bound in found.bounds)
     assert found.blind_spots == (
-        "It cannot see a loss that shows only between other data sets than these two, in an event of probability "
-        f"below {rarest:.2g}, or in a pattern that none of its statistics looks at, or the last bits of the numbers "
+        "It cannot detect a loss that occurs only between other data sets than these two, in an event of probability "
+        f"below {rarest:.2g}, or in a pattern that none of its statistics covers, or the last bits of the numbers "
         "(pass last_bits=True)."
     )
     assert found.blind_spots in str(found)
@@ -59,7 +59,7 @@ def test_refuted_does_not_speak_of_power():
     mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(4), 3.0)
     refuted = audit(mechanism, sampler="fast", claim=dirdp.PureDP(epsilon=0.1), n=2_000, random_seed=1)
     assert refuted.verdict == "refuted"
-    assert "More is lost than stated" in str(refuted)
+    assert "already exceeds the stated value" in str(refuted)
     assert "would have been refuted" not in str(refuted)
 
 

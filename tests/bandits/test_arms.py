@@ -81,7 +81,7 @@ def test_arms_of_draws_in_every_round_stay():
     bandit = dirdp.ThompsonSampler(
         ["a", "b"], dirdp.ApproxDP(epsilon=1.0, delta=1e-6), schedule="every-round", horizon=9
     )
-    with pytest.raises(dirdp.errors.ArgumentError, match="stay the same"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="the arms cannot change"):
         bandit.add_arm("c")
     assert bandit.arms == ("a", "b")
 

@@ -253,7 +253,7 @@ def test_what_cannot_be_counted_is_refused():
     bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, utilities=STARS, mechanism="counts")
     with pytest.raises(dirdp.DirdpError, match="one of"):
         bandit.update("a", "six")
-    with pytest.raises(dirdp.errors.ArgumentError, match="pass the shares"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Pass the shares"):
         dirdp.simulate_bandit(bandit, [0.5, 0.4], 100)
     for shares in ([[1, 0], [0, 1]], [[0.5] * 5] * 2, [[1.5, -0.5, 0, 0, 0]] * 2):
         with pytest.raises(dirdp.errors.ArgumentError, match="shares"):

@@ -21,7 +21,7 @@ def test_it_plays_as_many_rounds_as_its_guarantee_is_for():
     with pytest.raises(dirdp.errors.ArgumentError, match="of which 1 are left"):
         bandit.select(size=2)
     assert bandit.select() in ("a", "b")
-    with pytest.raises(dirdp.errors.ArgumentError, match="for 20 rounds, of which 0 are left"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="for 20 rounds, and 0 are left"):
         bandit.select()
     released = bandit.released
     assert dict(released.sizes) == {"round": 20, "arm": 2}

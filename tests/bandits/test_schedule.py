@@ -22,7 +22,7 @@ def test_batches_are_the_default():
     [
         ({"schedule": "always"}, "schedule 'always'"),
         ({"schedule": None}, "schedule"),
-        ({"schedule": "every-round"}, "pass horizon="),
+        ({"schedule": "every-round"}, "Pass horizon="),
         ({"schedule": "every-round", "horizon": 0}, "horizon"),
         ({"schedule": "every-round", "horizon": 2.5}, "horizon"),
         ({"horizon": 10}, "horizon= is for schedule='every-round'"),

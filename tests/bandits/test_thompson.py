@@ -170,7 +170,7 @@ def test_who_is_protected_is_said_once(options, message):
 
 def test_a_report_says_who_is_protected():
     report = str(dirdp.report(dirdp.ThompsonSampler(["a"], GUARANTEE), full=True))
-    assert "one reward: nobody can tell it from another reward in [0, 1]" in " ".join(report.split())
+    assert "one reward: an observer cannot tell it from another reward in [0, 1]" in " ".join(report.split())
     assert "the same name" not in report
     people = str(dirdp.report(dirdp.ThompsonSampler(["a"], GUARANTEE, contribution=3), full=True))
     assert "one person with at most 3 rewards" in people
@@ -329,7 +329,7 @@ def test_a_person_has_one_name():
         bandit.update("a", 1, person=person)
     assert bandit._run.state.open[0].pulls == 1
     for nobody in (None, True, "", " ", 5.0, b"5", ("5",), 10**5000, "\ud800"):
-        with pytest.raises(dirdp.errors.ArgumentError, match="pass person="):
+        with pytest.raises(dirdp.errors.ArgumentError, match="Pass person="):
             bandit.update("a", 1, person=nobody)
 
 

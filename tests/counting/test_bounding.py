@@ -91,7 +91,7 @@ def test_records_that_would_not_be_retained_are_checked(choosing):
 def test_units_that_look_alike_are_refused(pair, choosing):
     """Two people with a record each would be one person with two, or one person two: nobody knows."""
     records = choosing(pa.table({"who": [*pair, "q"], "x": ["a", "b", "c"]}))
-    with pytest.raises(DataError, match="'who' of the units holds texts that differ in") as caught:
+    with pytest.raises(DataError, match="'who' of the units holds texts that differ only in") as caught:
         count(records, ["x"], categories=LABELS, unit="who", contribution=1)
     assert not any(repr(text) in str(caught.value) for text in pair)
     # The ways out: one way to write it, and numbers.

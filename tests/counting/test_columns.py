@@ -249,14 +249,14 @@ def test_what_is_no_column(column):
     "frame", [pl.DataFrame({"a": YES}), pd.DataFrame({"a": YES}), pa.table({"a": YES})], ids=lambda one: str(type(one))
 )
 def test_a_frame_is_no_column(frame):
-    with pytest.raises(DataError, match="a frame of its own: pass one column of it"):
+    with pytest.raises(DataError, match="a frame: pass one of its columns"):
         tally(frame, YES)
     assert tally(frame["a"], YES) == [1, 1, 1]
 
 
 def test_two_columns_of_one_name_are_no_column():
     frame = pd.DataFrame([["yes", "no"]], columns=["a", "a"])
-    with pytest.raises(DataError, match="see that no two have one name"):
+    with pytest.raises(DataError, match="check that no two have the same name"):
         count(frame, ["a"], categories={"a": YES})
 
 

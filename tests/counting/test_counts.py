@@ -99,7 +99,7 @@ def test_in_place_the_numbers_are_computed():
     counts = counted()
     counts *= 2
     assert counts.is_computed
-    with pytest.raises(ArgumentError, match="Only complete tables"):
+    with pytest.raises(ArgumentError, match="Add complete tables of count"):
         counts + counted()
     counts = counted()
     counts[0] = counts[1]
@@ -173,15 +173,15 @@ def test_many_shards_in_which_a_unit_counts_once_in_a_cell_add_up():
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (lambda: counted(variables=["y", "x"]), "different variables or categories"),
-        (lambda: counted(variables=["x"]), "different variables or categories"),
-        (lambda: counted(categories=CATEGORIES | {"x": ["c", "b", "a"]}), "different variables or categories"),
-        (lambda: counted(unit=None, contribution=None), "other without"),
-        (lambda: counted(unit="y"), "different units"),
+        (lambda: counted(variables=["y", "x"]), "with the same variables and categories"),
+        (lambda: counted(variables=["x"]), "with the same variables and categories"),
+        (lambda: counted(categories=CATEGORIES | {"x": ["c", "b", "a"]}), "with the same variables and categories"),
+        (lambda: counted(unit=None, contribution=None), "counted without it"),
+        (lambda: counted(unit="y"), "the same unit"),
         (lambda: counted(distinct=True), "distinct=True"),
-        (lambda: counted()[:], "Only complete tables"),
-        (lambda: counted().copy(), "Only complete tables"),
-        (lambda: 2 * counted(), "Only complete tables"),
+        (lambda: counted()[:], "Add complete tables of count"),
+        (lambda: counted().copy(), "Add complete tables of count"),
+        (lambda: 2 * counted(), "Add complete tables of count"),
     ],
 )
 def test_tables_that_do_not_add_up(other, message):

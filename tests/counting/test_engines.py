@@ -203,7 +203,7 @@ def test_more_variables_than_duckdb_groups_at_once():
 
 def test_rows_of_an_engine_are_records():
     records = duckdb.connect().from_arrow(pa.table({"x": ["a", "b"], "n": [3, 4]}))
-    with pytest.raises(ArgumentError, match=r"one record\. Leave counts= out"):
+    with pytest.raises(ArgumentError, match=r"Leave counts= out"):
         dirdp.bayesian_network(records, {"x": []}, categories={"x": ["a", "b"]}, counts="n")
 
 
@@ -310,7 +310,7 @@ def test_a_schema_of_spark_is_read_for_collations(collation, is_refused):
         select=lambda *columns: columns,
     )
     if is_refused:
-        with pytest.raises(ArgumentError, match="'x' has a collation"):
+        with pytest.raises(ArgumentError, match="to STRING COLLATE"):
             engines._rename(frame, {"x": "v0"}, [])
         assert len(engines._rename(frame, {"y": "v0"}, [])) == 1
     else:
@@ -320,7 +320,7 @@ def test_a_schema_of_spark_is_read_for_collations(collation, is_refused):
 @pytest.mark.slow
 def test_spark_is_asked_about_its_collations(spark):
     records = spark.sql("SELECT x COLLATE UTF8_LCASE AS x FROM VALUES ('a'), ('A') AS t(x)")
-    with pytest.raises(ArgumentError, match="has a collation"):
+    with pytest.raises(ArgumentError, match="its collation may make"):
         count(records, ["x"], categories={"x": ["a", "A"]})
 
 

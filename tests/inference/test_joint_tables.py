@@ -246,7 +246,7 @@ def test_public_verbs_read_a_survey_with_private_totals():
         dirdp.estimate(output, n_prior=MOST, row_prior=[1, 1], progressbar=False)
     mechanism = JointTableMechanism(np.ones((2, 3)), 0.5, contribution=EACH)
     replaced = dirdp.mechanisms.MechanismOutput(mechanism, ANSWERS, prior=PRIOR, n_records=12)
-    with pytest.raises(ArgumentError, match="how many records each row holds"):
+    with pytest.raises(ArgumentError, match="the numbers of records of its rows are private"):
         dirdp.estimate(replaced, progressbar=False)
 
 
@@ -287,7 +287,7 @@ def test_what_public_verbs_refuse():
         )
     with pytest.raises(ArgumentError, match="row_prior"):
         dirdp.estimate(OUTPUT, row_prior=[1, 1], progressbar=False)
-    with pytest.raises(ArgumentError, match="add up to 12 records"):
+    with pytest.raises(ArgumentError, match="sum to 12 records"):
         dirdp.estimate(dirdp.mechanisms.MechanismOutput(SURVEY, ANSWERS, prior=PRIOR, n_records=6), progressbar=False)
 
 

@@ -348,7 +348,7 @@ def test_an_error_of_the_data_is_no_free_answer():
     for min_count in (72, 71):
         with pytest.raises(dirdp.errors.BudgetError):
             planned_sample(TARGET, hair_model(), min_count=min_count, ledger=ledger)
-    with pytest.raises(dirdp.errors.DataError, match=r"must hold for every data set that could have occurred\.$"):
+    with pytest.raises(dirdp.errors.DataError, match=r"must hold for every possible data set\.$"):
         planned_sample(TARGET, hair_model(), min_count=72)
 
 
