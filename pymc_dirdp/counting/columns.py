@@ -291,7 +291,7 @@ def _checked_labels(name: str, sequence: Any) -> list[Any]:
     if not labels:
         raise ArgumentError(f"Expected categories[{name!r}] to hold at least one label, got none.")
     if any(map(is_missing, labels)):
-        raise ArgumentError(f"{expected} without missing values. Write a label, such as 'unknown', instead.")
+        raise ArgumentError(f"{expected} without a missing value. Write a label, such as 'unknown', instead.")
     for label, original in zip(labels, originals, strict=True):
         if not isinstance(label, str | bytes | Number | Enum):
             # Engines convert dates and intervals: some to nanoseconds, others truncate them.
