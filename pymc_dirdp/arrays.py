@@ -7,7 +7,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-def different[T: np.generic](values: NDArray[T]) -> tuple[NDArray[T], Integers]:
+def distinct_values[T: np.generic](values: NDArray[T]) -> tuple[NDArray[T], Integers]:
     """The distinct values in ascending order, and the index of each value among them."""
     if values.dtype == np.int64 and values.size:
         low, high = int(values.min()), int(values.max())

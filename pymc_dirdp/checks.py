@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import ArgumentError, DataError, KeywordError, missing_values, shown, type_name
+from pymc_dirdp.errors import ArgumentError, DataError, KeywordError, missing_values, quote, type_name
 
 MAX_RECORDS = 2**53
 """Above it a double cannot represent every integer, so sums would be rounded."""
 
 
-def _real(requirement: str, named: dict[str, object]) -> tuple[str, float]:
-    ((name, value),) = named.items()
+def _real(requirement: str, argument: dict[str, object]) -> tuple[str, float]:
+    ((name, value),) = argument.items()
     is_scalar = isinstance(value, numbers.Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
     if not is_scalar or isinstance(value, (bool, np.bool_)):
         # The error shows the type and not the value, because somebody may pass data here by mistake.
@@ -39,54 +39,54 @@ def _real(requirement: str, named: dict[str, object]) -> tuple[str, float]:
         return name, math.inf if value > 0 else -math.inf  # type: ignore[operator]
 
 
-def positive(**named: object) -> float:
+def positive(**argument: object) -> float:
     """A finite real number above 0."""
-    name, value = _real("> 0 and finite", named)
+    name, value = _real("> 0 and finite", argument)
     if not (math.isfinite(value) and value > 0):
         raise ArgumentError(f"Expected {name} > 0 and finite, got {name}={value:g}.")
     return value
 
 
-def at_least(bound: float, *, finite: bool = True, **named: object) -> float:
+def at_least(bound: float, *, finite: bool = True, **argument: object) -> float:
     """A real number that is not below `bound`."""
     requirement = f">= {bound:g}" + (" and finite" if finite else "")
-    name, value = _real(requirement, named)
+    name, value = _real(requirement, argument)
     if not value >= bound or (finite and not math.isfinite(value)):
         raise ArgumentError(f"Expected {name} {requirement}, got {name}={value:g}.")
     return value
 
 
-def open_unit_interval(**named: object) -> float:
+def open_unit_interval(**argument: object) -> float:
     """A real number strictly between 0 and 1."""
-    name, value = _real("in (0, 1)", named)
+    name, value = _real("in (0, 1)", argument)
     if not 0 < value < 1:
         raise ArgumentError(f"Expected {name} in (0, 1), got {name}={value:g}.")
     return value
 
 
-def within(low: float, high: float, **named: ArrayLike) -> None:
+def within(low: float, high: float, **argument: ArrayLike) -> None:
     """Refuse numbers outside the bounds of computations in doubles.
 
     Beyond such bounds products of parameters overflow or underflow, and integers are rounded.
     """
-    ((name, value),) = named.items()
+    ((name, value),) = argument.items()
     if not np.all((np.asarray(value) >= low) & (np.asarray(value) <= high)):
         raise ArgumentError(
             f"Expected {name} between {low:g} and {high:g}, where doubles can represent its privacy loss. Rescale it."
         )
 
 
-def integer(bound: int, **named: object) -> int:
+def integer(bound: int, **argument: object) -> int:
     """An integer that is not below `bound`."""
-    name, value = _real(f"to be an integer >= {bound}", named)
+    name, value = _real(f"to be an integer >= {bound}", argument)
     if not (value >= bound and math.isfinite(value) and value == math.floor(value)):
         raise ArgumentError(f"Expected {name} to be an integer >= {bound}, got {name}={value:g}.")
-    return int(named[name])  # type: ignore[call-overload,no-any-return]
+    return int(argument[name])  # type: ignore[call-overload,no-any-return]
 
 
-def one_of(allowed: Iterable[str], **named: object) -> str:
+def one_of(allowed: Iterable[str], **argument: object) -> str:
     """A name from a list. The error suggests the nearest name."""
-    ((name, value),) = named.items()
+    ((name, value),) = argument.items()
     choices = list(allowed)
     choices_text = ", ".join(map(repr, choices))
     if not isinstance(value, str):
@@ -94,7 +94,7 @@ def one_of(allowed: Iterable[str], **named: object) -> str:
     if value in choices:
         return value
     raise ArgumentError(
-        f"Unknown {name} {shown(value)}; expected one of {choices_text}.{_hint(value, choices, cutoff=0.4)}"
+        f"Unknown {name} {quote(value)}; expected one of {choices_text}.{_hint(value, choices, cutoff=0.4)}"
     )
 
 
@@ -116,9 +116,9 @@ def numbers_or_none(value: ArrayLike) -> Array | None:
     return array if isinstance(value, np.ndarray) and value.dtype != np.float64 else array.copy()
 
 
-def positive_array(*, min_entries: int = 2, **named: ArrayLike) -> Array:
+def positive_array(*, min_entries: int = 2, **argument: ArrayLike) -> Array:
     """A read-only copy of an array of finite positive numbers with at least `min_entries` in its last axis."""
-    ((name, value),) = named.items()
+    ((name, value),) = argument.items()
     array = numbers_or_none(value)
     if array is None:
         raise ArgumentError(f"Expected {name} to be an array of numbers, got {type_name(value)}.")
@@ -197,9 +197,9 @@ def _exact_sum(integers: Array) -> int:
     return (high << 26) + low
 
 
-def one_line(**named: object) -> str:
+def one_line(**argument: object) -> str:
     """Accept a text of one line, without control characters and invisible characters."""
-    ((name, value),) = named.items()
+    ((name, value),) = argument.items()
     if not isinstance(value, str):
         raise ArgumentError(f"Expected {name} to be a text, got {type_name(value)}.")
     if not value.strip():
@@ -207,14 +207,14 @@ def one_line(**named: object) -> str:
     if not value.isprintable():
         raise ArgumentError(
             f"Expected {name} to be a line of printable text, got control characters or invisible characters: "
-            f"{shown(value)}. Rename it, or leave them out."
+            f"{quote(value)}. Rename it, or leave them out."
         )
     return value
 
 
-def file_path(**named: object) -> Path:
+def file_path(**argument: object) -> Path:
     """The path of a file. Numbers, which Python would open, are refused."""
-    ((name, value),) = named.items()
+    ((name, value),) = argument.items()
     if not isinstance(value, str | os.PathLike):
         raise ArgumentError(f"Expected {name} to be a path, got {type_name(value)}.")
     if "\0" in (text := os.fspath(value)):
@@ -222,9 +222,9 @@ def file_path(**named: object) -> Path:
     return Path(text)
 
 
-def list_of_names(**named: object) -> tuple[Any, ...]:
+def list_of_names(**argument: object) -> tuple[Any, ...]:
     """Accept a list of names, or of groups of names, but not a text."""
-    ((name, value),) = named.items()
+    ((name, value),) = argument.items()
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ArgumentError(f"Expected {name} to be a list of names: write ['name'].")
     names = tuple(value)
@@ -234,15 +234,15 @@ def list_of_names(**named: object) -> tuple[Any, ...]:
     return names
 
 
-def groups_of_names(**named: object) -> tuple[tuple[Any, ...], ...]:
+def groups_of_names(**argument: object) -> tuple[tuple[Any, ...], ...]:
     """Accept a list of lists of names."""
-    ((name, _),) = named.items()
-    return tuple(list_of_names(**{f"each group of {name}": group}) for group in list_of_names(**named))
+    ((name, _),) = argument.items()
+    return tuple(list_of_names(**{f"each group of {name}": group}) for group in list_of_names(**argument))
 
 
-def mapping_of_names(**named: object) -> dict[str, Any]:
+def mapping_of_names(**argument: object) -> dict[str, Any]:
     """Accept a dict whose keys are names, or None for an empty one."""
-    ((name, value),) = named.items()
+    ((name, value),) = argument.items()
     if value is None:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
@@ -292,13 +292,15 @@ def identifier(value: object) -> str | None:
     return (text.lstrip("0") or "0") if text.isdecimal() else text or None
 
 
-def refuse_unknown(function: str, named: Iterable[str], names: Iterable[str], *, of_plan: Collection[str] = ()) -> None:
+def refuse_unknown(
+    function: str, keywords: Iterable[str], names: Iterable[str], *, of_plan: Collection[str] = ()
+) -> None:
     """Refuse keywords that a function does not have. The error suggests the nearest keyword, or lists all.
 
     `of_plan` has the options of :func:`pymc_dirdp.plan`, if the function accepts a plan.
     """
     names = list(names)
-    for name in named:
+    for name in keywords:
         if name in of_plan:
             raise KeywordError(
                 f"{function}() has no {name}=, which is an option of a plan. Call plan(..., {name}=...), and pass the "
@@ -306,4 +308,4 @@ def refuse_unknown(function: str, named: Iterable[str], names: Iterable[str], *,
             )
         if name not in names:
             hint = _hint(name, names, cutoff=0.6) or f" It has {', '.join(names) or 'none'}."
-            raise KeywordError(f"{function}() got an unexpected keyword argument {shown(name)}.{hint}")
+            raise KeywordError(f"{function}() got an unexpected keyword argument {quote(name)}.{hint}")

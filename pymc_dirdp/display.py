@@ -17,7 +17,7 @@ _WIDTH = 80
 _LEFT = "text-align:left;vertical-align:top"
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     r"""The text with an escape for every invisible character.
 
     Control characters may clear the screen of a terminal, begin a new line, or reverse the direction of writing.
@@ -34,7 +34,7 @@ def visible(text: str) -> str:
 
     Examples
     --------
-    >>> visible("größe\x1b[2J")
+    >>> escape_invisible("größe\x1b[2J")
     'größe\\x1b[2J'
     """
     if text.isprintable():
@@ -42,19 +42,19 @@ def visible(text: str) -> str:
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """A line for each row, with aligned columns.
 
     Examples
     --------
-    >>> aligned([("name", "r"), ("p", "0.1")])
+    >>> align_columns([("name", "r"), ("p", "0.1")])
     ['name  r', 'p     0.1']
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def uncertain(value: float, sd: float, low: float, high: float) -> tuple[str, str]:
+def number_and_interval(value: float, sd: float, low: float, high: float) -> tuple[str, str]:
     """A number with its standard deviation, and its interval, as texts.
 
     All are rounded to the place of the second digit of the deviation, except integer ends of an interval. A number in
@@ -62,13 +62,13 @@ def uncertain(value: float, sd: float, low: float, high: float) -> tuple[str, st
 
     Examples
     --------
-    >>> uncertain(100056.8, 1.4, 100054, 100060)
+    >>> number_and_interval(100056.8, 1.4, 100054, 100060)
     ('100056.8 ± 1.4', '100054 to 100060')
-    >>> uncertain(0.11113, 9.2e-6, 0.11111, 0.11115)
+    >>> number_and_interval(0.11113, 9.2e-6, 0.11111, 0.11115)
     ('0.1111300 ± 0.0000092', '0.1111100 to 0.1111500')
-    >>> uncertain(1234567.0, 5432.0, 1223920, 1245214)
+    >>> number_and_interval(1234567.0, 5432.0, 1223920, 1245214)
     ('1234600 ± 5400', '1223900 to 1245200')
-    >>> uncertain(1.0, 0.0, 1.0, 1.0)
+    >>> number_and_interval(1.0, 0.0, 1.0, 1.0)
     ('1 ± 0', '1 to 1')
     """
     decimals = 1 - math.floor(math.log10(sd)) if 0 < sd < math.inf else 6
@@ -82,7 +82,7 @@ def _round(value: float, decimals: int, *, whole: bool) -> str:
     return f"{rounded:.{0 if whole and rounded == value and rounded.is_integer() else max(decimals, 0)}f}"
 
 
-class Tabular(abc.ABC):
+class TabularResult(abc.ABC):
     """A result in a table. `print` shows it as text, a notebook as HTML, and `frame()` returns the numbers."""
 
     _columns: ClassVar[Sequence[str]] = ()
@@ -103,32 +103,32 @@ class Tabular(abc.ABC):
     @override
     def __repr__(self) -> str:
         (title, *_), rows, _ = self._parts()
-        return (
-            f"<{type(self).__name__}: {clipped(title, _WIDTH)}; {len(rows)} rows: print() shows them, frame() has them>"
-        )
+        return f"<{type(self).__name__}: {clip(title, _WIDTH)}; {len(rows)} rows: print() shows them, frame() has them>"
 
     @override
     def __str__(self) -> str:
         above, rows, below = self._parts()
-        return "\n".join([*map(visible, above), *aligned(self._cells(rows)), *map(visible, below)])
+        return "\n".join(
+            [*map(escape_invisible, above), *align_columns(self._cells(rows)), *map(escape_invisible, below)]
+        )
 
     def _repr_html_(self) -> str:
         (title, *above), rows, below = self._parts()
         paragraphs_above, paragraphs_below = (
-            "".join(f"<p>{escaped(line)}</p>" for line in lines) for lines in (above, below)
+            "".join(f"<p>{escape_html(line)}</p>" for line in lines) for lines in (above, below)
         )
         # Outside a notebook the cells would touch.
         cell = f"style='{_LEFT};padding:0.2em 1em 0.2em 0'"
         names, *cells = self._cells(rows)
-        table = _row(f"<th {cell}>{escaped(name)}</th>" for name in names)
+        table = _row(f"<th {cell}>{escape_html(name)}</th>" for name in names)
         # Do not break a line between a number and its error.
-        texts = ([escaped(text).replace(" ± ", "&nbsp;±&nbsp;") for text in row] for row in cells)
+        texts = ([escape_html(text).replace(" ± ", "&nbsp;±&nbsp;") for text in row] for row in cells)
         table += "".join(_row(f"<td {cell}>{text}</td>" for text in row) for row in texts)
-        return f"<h4>{escaped(title)}</h4>{paragraphs_above}{scrolled(table)}{paragraphs_below}"
+        return f"<h4>{escape_html(title)}</h4>{paragraphs_above}{scroll_box(table)}{paragraphs_below}"
 
     def _cells(self, rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         columns = list(self._columns or rows[0])
-        return [[visible(name) for name in columns], *([_cell(row[name]) for name in columns] for row in rows)]
+        return [[escape_invisible(name) for name in columns], *([_cell(row[name]) for name in columns] for row in rows)]
 
 
 @final
@@ -152,19 +152,19 @@ type Facts = Mapping[str, Sequence[Line]]
 """All lines about a thing, by heading. Reports print a selection of them."""
 
 
-def selected(facts: Facts, headings: Iterable[str], *depths: int) -> tuple[tuple[str, str], ...]:
+def select_lines(facts: Facts, headings: Iterable[str], *depths: int) -> tuple[tuple[str, str], ...]:
     """The labels and texts of some depths under some headings, in the order of the headings.
 
     Examples
     --------
-    >>> selected({"Guarantee": [Line("at most", "1", 0), Line("draws", "3", 2)]}, ["Guarantee", "Notes"], 0)
+    >>> select_lines({"Guarantee": [Line("at most", "1", 0), Line("draws", "3", 2)]}, ["Guarantee", "Notes"], 0)
     (('at most', '1'),)
     """
     lines = (line for heading in headings for line in facts.get(heading, ()))
     return tuple((line.label, line.text) for line in lines if line.depth in depths)
 
 
-class Labelled(abc.ABC):
+class LabelledResult(abc.ABC):
     """A result with a title and sections of labelled lines. `print` shows it as text, a notebook as HTML."""
 
     @abc.abstractmethod
@@ -173,23 +173,26 @@ class Labelled(abc.ABC):
 
     @override
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {clipped(self._parts()[0], _WIDTH)}; print() shows it>"
+        return f"<{type(self).__name__}: {clip(self._parts()[0], _WIDTH)}; print() shows it>"
 
     @override
     def __str__(self) -> str:
         title, sections = self._parts()
         # A label takes at most 24 columns.
-        width = min(24, max(_columns(visible(label)) for _, lines in sections for label, _ in lines))
-        parts = _wrapped(visible(title), _WIDTH)
+        width = min(24, max(_columns(escape_invisible(label)) for _, lines in sections for label, _ in lines))
+        parts = _wrapped(escape_invisible(title), _WIDTH)
         if any(heading for heading, _ in sections):
             parts.append("=" * max(map(_columns, parts)))
         for heading, lines in sections:
             if heading:
-                parts += ["", *_wrapped(visible(heading), _WIDTH)]
+                parts += ["", *_wrapped(escape_invisible(heading), _WIDTH)]
             elif lines is not sections[0][1]:
                 parts.append("")
             for label, text in lines:
-                labels, texts = _wrapped(visible(label), width), _wrapped(visible(text), _WIDTH - width - 4)
+                labels, texts = (
+                    _wrapped(escape_invisible(label), width),
+                    _wrapped(escape_invisible(text), _WIDTH - width - 4),
+                )
                 for left, right in zip_longest(labels, texts, fillvalue=""):
                     parts.append(f"  {left}{' ' * (width - _columns(left))}  {right}")
         return "\n".join(parts)
@@ -199,10 +202,10 @@ class Labelled(abc.ABC):
         body = []
         for heading, lines in sections:
             if heading:
-                body.append(_row([f"<td colspan=2 style='{_LEFT}'><strong>{escaped(heading)}</strong></td>"]))
-            body.append(labelled(lines))
+                body.append(_row([f"<td colspan=2 style='{_LEFT}'><strong>{escape_html(heading)}</strong></td>"]))
+            body.append(label_rows(lines))
         # A long name without a break would widen the page.
-        page = f"<h4>{escaped(title)}</h4>{scrolled(''.join(body))}"
+        page = f"<h4>{escape_html(title)}</h4>{scroll_box(''.join(body))}"
         return f"<div style='{_LEFT};overflow-wrap:anywhere'>{page}</div>"
 
 
@@ -223,7 +226,7 @@ def dots(rows: Sequence[tuple[str, float, tuple[float, float], tuple[float, floa
         y = height * number + height // 2
         place = [left + width * value / largest for value in (*outer_interval, *interval, mean, tick)]
         marks += [
-            f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{escaped(clipped(label, 16))}</text>',
+            f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{escape_html(clip(label, 16))}</text>',
             f'<path d="M{place[0]:.1f} {y}H{place[1]:.1f}" stroke="currentColor" opacity="0.25" stroke-width="6"/>',
             f'<path d="M{place[2]:.1f} {y}H{place[3]:.1f}" stroke="currentColor" stroke-width="2"/>',
             f'<circle cx="{place[4]:.1f}" cy="{y}" r="4" fill="currentColor"/>',
@@ -233,7 +236,7 @@ def dots(rows: Sequence[tuple[str, float, tuple[float, float], tuple[float, floa
     marks.append(f'<text x="{left}" y="{y}">0</text><text x="{right}" y="{y}" text-anchor="end">{largest:.2g}</text>')
     marks.append(f'<text x="{left + width // 2}" y="{y}" text-anchor="middle">share</text>')
     box = f'viewBox="0 0 {right + 8} {y + 6}" style="max-width:{right + 8}px;width:100%;font-size:12px"'
-    return f'<svg {box} fill="currentColor" role="img">{"".join(marks)}</svg><p>{escaped(legend)}</p>'
+    return f'<svg {box} fill="currentColor" role="img">{"".join(marks)}</svg><p>{escape_html(legend)}</p>'
 
 
 def _columns(text: str) -> int:
@@ -267,17 +270,17 @@ def _pieces(word: str, width: int) -> Iterator[str]:
     yield word[begin:]
 
 
-def clipped(text: str, width: int, *, lines: int = 1) -> str:
+def clip(text: str, width: int, *, lines: int = 1) -> str:
     """The text, cut to `lines` lines of `width` columns.
 
     Examples
     --------
-    >>> clipped("a long name of a table", 12)
+    >>> clip("a long name of a table", 12)
     'a long...'
-    >>> clipped("short", 12)
+    >>> clip("short", 12)
     'short'
     """
-    text = visible(text)
+    text = escape_invisible(text)
     if len(_wrapped(text, width)) <= lines and (lines > 1 or _columns(text) <= width):
         return text
     *full_lines, last = _wrapped(text, width)[:lines]
@@ -286,27 +289,27 @@ def clipped(text: str, width: int, *, lines: int = 1) -> str:
     return " ".join([*full_lines, f"{last}..."])
 
 
-def labelled(lines: Iterable[tuple[str, str]]) -> str:
+def label_rows(lines: Iterable[tuple[str, str]]) -> str:
     """Labels and texts as rows of a table in HTML."""
     # Labels are as light as texts, so that headings stand out.
     styles = ("th", "font-weight:normal;min-width:9em"), ("td", "min-width:10em")
     return "".join(
         _row(
-            f"<{tag} style='{_LEFT};{style}'>{escaped(cell)}</{tag}>"
+            f"<{tag} style='{_LEFT};{style}'>{escape_html(cell)}</{tag}>"
             for (tag, style), cell in zip(styles, line, strict=True)
         )
         for line in lines
     )
 
 
-def scrolled(rows: str) -> str:
+def scroll_box(rows: str) -> str:
     """A table with a scroll bar if it is wider than the page."""
     return f"<div style='overflow-x:auto'><table>{rows}</table></div>"
 
 
-def escaped(text: str) -> str:
+def escape_html(text: str) -> str:
     """The text with escapes for HTML and invisible characters."""
-    return html.escape(visible(text))
+    return html.escape(escape_invisible(text))
 
 
 def _row(cells: Iterable[str]) -> str:
@@ -317,6 +320,6 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, float):
-        return visible(str(value))
+        return escape_invisible(str(value))
     # Show large numbers as integers: 1.001e+05 would lose digits of 100057.
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"

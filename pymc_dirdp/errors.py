@@ -130,12 +130,12 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, skip_file_prefixes=(str(Path(__file__).parent),))
 
 
-def shown(value: object, *, max_length: int = 80) -> str:
+def quote(value: object, *, max_length: int = 80) -> str:
     """A public value for an error, without control characters, and cut to `max_length` characters.
 
     Examples
     --------
-    >>> shown("clip"), len(shown("x" * 1000))
+    >>> quote("clip"), len(quote("x" * 1000))
     ("'clip'", 83)
     """
     text = repr(value[: max_length + 1] if isinstance(value, str) else value)

@@ -17,7 +17,7 @@ class Bar:
     ----------
     total : int
         Number of steps.
-    what : str
+    noun : str
         Name of the steps, in the plural.
     shown : bool
     patience : float, default 1.0
@@ -30,8 +30,8 @@ class Bar:
     ...         bar.advance()
     """
 
-    def __init__(self, total: int, what: str, *, shown: bool, patience: float = 1.0) -> None:
-        self._total, self._what, self._done = total, what, 0
+    def __init__(self, total: int, noun: str, *, shown: bool, patience: float = 1.0) -> None:
+        self._total, self._noun, self._done = total, noun, 0
         self._progress: Any = None
         self._task: Any = None
         self._timer = threading.Timer(patience, self._show) if shown else None
@@ -77,7 +77,7 @@ class Bar:
             # All steps may be done by now.
             if self._timer is None:
                 return
-            self._task = progress.add_task(self._what, total=self._total)
+            self._task = progress.add_task(self._noun, total=self._total)
             self._progress = progress
             # Show the steps that were counted before the bar existed.
             progress.update(self._task, completed=self._done)

@@ -51,16 +51,16 @@ def user_facing[Verb: Callable[..., Any]](verb: Verb) -> Verb:
         return list(dict.fromkeys(name for function in _overloads(verb) for name, _ in _arguments(function)))
 
     @functools.wraps(verb)
-    def checked_call(*args: Any, **named: Any) -> Any:
-        if named and not named.keys() <= set(names()):
+    def checked_call(*args: Any, **keywords: Any) -> Any:
+        if keywords and not keywords.keys() <= set(names()):
             of_plan = getattr(verb, "options_of_plan", ())
-            refuse_unknown(verb.__qualname__.removesuffix(".__init__"), named, names(), of_plan=of_plan)
+            refuse_unknown(verb.__qualname__.removesuffix(".__init__"), keywords, names(), of_plan=of_plan)
         try:
-            return verb(*args, **named)
+            return verb(*args, **keywords)
         except DirdpError:
             raise
         except Exception:
-            problem = first_misfit(verb, args, named)
+            problem = first_misfit(verb, args, keywords)
             if problem is None:
                 raise
         # Python's error may show the value, so it must not be the context of this one.
@@ -75,14 +75,14 @@ def options_of_plan[Verb: Callable[..., Any]](*names: str) -> Callable[[Verb], V
     Apply it below :func:`user_facing`. The error for such a keyword shows the call of `plan`.
     """
 
-    def marked(verb: Verb) -> Verb:
+    def mark(verb: Verb) -> Verb:
         vars(verb)["options_of_plan"] = names
         return verb
 
-    return marked
+    return mark
 
 
-def first_misfit(verb: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
+def first_misfit(verb: Callable[..., Any], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> str | None:
     """A sentence about the first argument whose type differs from its annotation; None if all fit.
 
     The sentence has the type of the value and not the value, because somebody may pass data by mistake.
@@ -92,7 +92,7 @@ def first_misfit(verb: Callable[..., Any], args: tuple[Any, ...], named: Mapping
         for name, annotation in _arguments(function):
             expected.setdefault(name, []).append(annotation)
     parameters = inspect.signature(verb).parameters
-    for name, value in {**dict(zip(parameters, args, strict=False)), **named}.items():
+    for name, value in {**dict(zip(parameters, args, strict=False)), **keywords}.items():
         kinds = [_resolved(annotation, verb) for annotation in expected.get(name, [])]
         if kinds and not any(_fits(value, kind) for kind in kinds):
             words = _join_words(_describe(kinds[0]))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_dirdp.arrays import different
+from pymc_dirdp.arrays import distinct_values
 
 RNG = np.random.default_rng(1)
 VALUES = {
@@ -24,7 +24,7 @@ VALUES = {
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
 def test_each_value_is_found_at_its_place(values):
-    found, place = different(values)
+    found, place = distinct_values(values)
     assert found.dtype == values.dtype
     assert np.all(found[1:] > found[:-1])
     np.testing.assert_array_equal(found[place], values)

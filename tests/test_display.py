@@ -6,12 +6,12 @@ import unicodedata
 import numpy as np
 import pytest
 
-from pymc_dirdp.display import Labelled, Tabular, aligned, uncertain, visible
+from pymc_dirdp.display import LabelledResult, TabularResult, align_columns, escape_invisible, number_and_interval
 
 EVIL = "a\x1b[2J<b>\n\u202eb"
 
 
-class Prices(Tabular):
+class Prices(TabularResult):
     def __init__(self, rows, name="prices"):
         self.rows, self.name = rows, name
 
@@ -23,7 +23,7 @@ class Empty(Prices):
     _columns = ("what", "price")
 
 
-class Letter(Labelled):
+class Letter(LabelledResult):
     def __init__(self, title, sections):
         self.title, self.sections = title, sections
 
@@ -97,10 +97,10 @@ def test_no_line_is_wider_than_a_terminal_whatever_the_names(name):
     wide = [sum(1 + (unicodedata.east_asian_width(sign) in "WF") for sign in line) for line in lines]
     assert max(wide) <= 80
     assert max(wide[4:]) > 70
-    whole = "".join(visible(name).split())
+    whole = "".join(escape_invisible(name).split())
     assert "".join("".join(lines[: lines.index("", 1)]).split()).startswith(whole)
     # The label has 24 columns, and the text the other 52.
-    assert "".join(line[2:26] for line in lines if "short" not in line).count(visible(name)[:3]) > 1
+    assert "".join(line[2:26] for line in lines if "short" not in line).count(escape_invisible(name)[:3]) > 1
 
 
 def test_a_label_takes_less_than_a_third_and_its_text_stands_beside_it():
@@ -114,20 +114,20 @@ def test_a_label_takes_less_than_a_third_and_its_text_stands_beside_it():
 
 
 def test_columns_of_text_begin_below_each_other():
-    assert aligned([("a", "b"), ("long", "")]) == ["a     b", "long"]
-    assert aligned([]) == []
+    assert align_columns([("a", "b"), ("long", "")]) == ["a     b", "long"]
+    assert align_columns([]) == []
 
 
 @pytest.mark.parametrize("text", ["größe", "日本語", "C:\\temp", "'\""])
 def test_what_can_be_seen_stays_as_it_is(text):
-    assert visible(text) == text
+    assert escape_invisible(text) == text
 
 
 @pytest.mark.parametrize(
     ("text", "seen"), [("\x1b", "\\x1b"), ("\n", "\\n"), ("\u202e", "\\u202e"), ("\ud800", "\\ud800")]
 )
 def test_what_cannot_be_seen_is_escaped(text, seen):
-    assert visible(text) == seen
+    assert escape_invisible(text) == seen
 
 
 def test_a_repr_is_one_line_whatever_the_result_holds():
@@ -149,7 +149,7 @@ def test_a_printed_number_lies_in_its_printed_interval_and_shows_two_digits_of_i
         low, high = value - sd * rng.exponential(2), value + sd * rng.exponential(2)
         if rng.random() < 0.5:
             low, high = np.floor(low), np.ceil(high)
-        shown = Prices([dict(zip(("number", "interval"), uncertain(value, sd, low, high), strict=True))])
+        shown = Prices([dict(zip(("number", "interval"), number_and_interval(value, sd, low, high), strict=True))])
         for text in (str(shown), re.sub("<.*?>", " ", shown._repr_html_().replace("&nbsp;", " "))):
             number, deviation, least, most = re.search(r"([-.\d]+) ± ([.\d]+)\D+?([-.\d]+) to ([-.\d]+)", text).groups()
             assert float(least) <= float(number) <= float(most)

@@ -12,7 +12,7 @@ from pymc_dirdp.accounting.entries import Entry, Header, Receipt
 from pymc_dirdp.accounting.facts import deployment_of, lines_of, title_of, use_of
 from pymc_dirdp.accounting.store import Store
 from pymc_dirdp.checks import file_path, integer
-from pymc_dirdp.display import Facts, Tabular, selected
+from pymc_dirdp.display import Facts, TabularResult, select_lines
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
 from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -23,7 +23,7 @@ from pymc_dirdp.signatures import user_facing
 
 @user_facing
 @final
-class Ledger(Tabular):
+class Ledger(TabularResult):
     """A privacy budget, and all releases under it.
 
     A ledger with a path is an SQLite file. Many processes can use it at once, and it survives their crashes, because an
@@ -420,7 +420,7 @@ class Ledger(Tabular):
             {column: getattr(entry, column) for column in self._columns} | {"what": entry.what + use_of(entry, balance)}
             for entry in entries
         ]
-        lines = selected(lines_of(balance, entries), ("Budget", "Guarantee"), 1, 2)
+        lines = select_lines(lines_of(balance, entries), ("Budget", "Guarantee"), 1, 2)
         return [title_of(balance)], rows, list(map(": ".join, lines))
 
     def _facts(self) -> tuple[str, Facts]:

@@ -13,7 +13,7 @@ from scipy.special import bdtr, bdtrik
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.intervals import Counts, Measure, guaranteed_orders, lower_limit, measures, parts
 from pymc_dirdp.checks import at_least, integer, open_unit_interval
-from pymc_dirdp.display import Tabular
+from pymc_dirdp.display import TabularResult
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
@@ -50,7 +50,7 @@ class CurvePoint:
 
 @final
 @dataclass(frozen=True, repr=False)
-class CurveCheck(Tabular):
+class CurveCheck(TabularResult):
     """A curve and a claim, compared with the distributions of the output at two neighbours. No random numbers are used.
 
     Attributes
@@ -413,7 +413,7 @@ class Bound:
 
 @final
 @dataclass(frozen=True, repr=False)
-class Audit(Tabular):
+class Audit(TabularResult):
     """The result of an attack. `print` it, or display it in a notebook.
 
     Attributes

@@ -17,7 +17,7 @@ from pymc_dirdp import errors
 from pymc_dirdp.cli.columns import check_schema, read_columns
 from pymc_dirdp.cli.declaration import Declaration, read_declaration, to_toml
 from pymc_dirdp.cli.wording import CODES, DONE, FALSE, WRONG, as_commands, code_and_line
-from pymc_dirdp.display import visible
+from pymc_dirdp.display import escape_invisible
 from pymc_dirdp.errors import ArgumentError, DataError, LedgerError
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.texts.files import new_file
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failed(code: int, message: str) -> int:
-    print(f"dirdp: {visible(' '.join(message.split()))}", file=sys.stderr)
+    print(f"dirdp: {escape_invisible(' '.join(message.split()))}", file=sys.stderr)
     return code
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, positive_array
-from pymc_dirdp.display import Tabular
+from pymc_dirdp.display import TabularResult
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -64,7 +64,7 @@ class Score:
 
 @final
 @dataclass(frozen=True, repr=False)
-class Comparison(Tabular):
+class Comparison(TabularResult):
     """Scores of all mechanisms that can satisfy one guarantee. `print` it, let a notebook show it, or take `frame()`.
 
     Attributes

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, one_of, positive, positive_array
-from pymc_dirdp.display import Tabular
+from pymc_dirdp.display import TabularResult
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.literals import ErrorOf, MechanismName, options_of
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -286,7 +286,7 @@ def least_records(
 
 @final
 @dataclass(frozen=True, repr=False)
-class Frontier(Tabular):
+class Frontier(TabularResult):
     """Expected errors of several mechanisms over a grid of guarantees.
 
     `print` it, let a notebook show it, or take `frame()`.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from pymc_dirdp.display import visible
+from pymc_dirdp.display import escape_invisible
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -59,7 +59,7 @@ def ink() -> Any:
 
 def escape(text: object) -> str:
     """A text of a user, such as a label, with escaped dollar signs, which would begin a formula."""
-    return visible(str(text)).replace("$", r"\$")
+    return escape_invisible(str(text)).replace("$", r"\$")
 
 
 def wrap(text: object, width: int, *, most_lines: int = 2) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from pymc_dirdp.display import Line, visible
+from pymc_dirdp.display import Line, escape_invisible
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.odds import Odds, delta_of
@@ -75,17 +75,17 @@ class Deployment:
             epsilon = up(float(self.odds.curves.epsilon(delta)))
             epsilon = epsilon if math.isfinite(epsilon) else None
         return {
-            "product": visible(self.product),
-            "description": visible(self.description),
+            "product": escape_invisible(self.product),
+            "description": escape_invisible(self.description),
             "flavor": self.guarantee.flavour,
-            "unit": visible(self.unit),
+            "unit": escape_invisible(self.unit),
             "epsilon": epsilon,
             "delta": 0.0 if self.guarantee.is_pure else delta,
             "parameters": asdict(self.guarantee),
-            "neighbours": visible(self.neighbours),
+            "neighbours": escape_invisible(self.neighbours),
             "model": "Central",
             "accounting": self.accounting,
             "implementation": "pymc_dirdp",
-            "version": visible(self.version),
+            "version": escape_invisible(self.version),
             "digest": self.digest,
         }

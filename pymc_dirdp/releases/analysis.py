@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, list_of_names, one_of
-from pymc_dirdp.display import Tabular, uncertain
+from pymc_dirdp.display import TabularResult, number_and_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.estimates import Estimate, interval_ends
 from pymc_dirdp.inference.mixture import STEPS
@@ -248,7 +248,7 @@ def sample_posterior_predictive(
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Estimates(Tabular):
+class Estimates(TabularResult):
     """Shares and counts of each cell with their errors.
 
     Print it, display it in a notebook, or use `frame()`. `tidy()` is the frame for other programs.
@@ -362,7 +362,7 @@ class Estimates(Tabular):
             row = {"cell": numbers["cell"]}
             for what, title, interval in (("share", "share", percent), ("count", "records", f"{percent} of records")):
                 ends = (numbers[f"{what}_{end}_{level:g}"] for end in ("low", "high"))
-                row[title], row[interval] = uncertain(numbers[what], numbers[f"{what}_sd"], *ends)
+                row[title], row[interval] = number_and_interval(numbers[what], numbers[f"{what}_sd"], *ends)
             rows.append(row)
         # The shares in a table of one category are known, so they would lower the typical error.
         sds = [sd for estimate in self.tables.values() for sd in estimate.share_sds.tolist() if sd > 0]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.checks import one_line
 from pymc_dirdp.counting.tables import interval_of
-from pymc_dirdp.display import Labelled, Sections
+from pymc_dirdp.display import LabelledResult, Sections
 from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
 from pymc_dirdp.mechanisms.choices import ChoiceMechanism, QuantilesMechanism, TreeMechanism
 from pymc_dirdp.privacy.composition import Composition
@@ -46,7 +46,7 @@ def _layout_of(**chosen: str) -> Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateChoice(RebuiltOnCopy, WithLayout, Labelled, Text):
+class PrivateChoice(RebuiltOnCopy, WithLayout, LabelledResult, Text):
     """A private choice from the records. Its subclasses are bins and structures.
 
     Attributes

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from pymc_dirdp.display import Facts, Line, visible
+from pymc_dirdp.display import Facts, Line, escape_invisible
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals, NoisyTable
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
@@ -431,7 +431,7 @@ def _use(stored: LoadedRelease) -> Lines:
     yield Line("mechanism", "; ".join(kinds), 1)
     yield Line("to compute with it", f"pymc_dirdp.load(path) opens the file; {how}", 1)
     yield Line("to check it", TO_CHECK, 1)
-    yield Line("software", f"pymc_dirdp {visible(plan.library_version)}", 1)
+    yield Line("software", f"pymc_dirdp {escape_invisible(plan.library_version)}", 1)
     yield Line("digest of the plan", plan.digest, 1)
 
 

@@ -6,7 +6,7 @@ from typing import Any, final, override
 import pymc as pm
 
 from pymc_dirdp.checks import refuse_unknown
-from pymc_dirdp.display import Tabular
+from pymc_dirdp.display import TabularResult
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.whose_records import refuse_lost_unit
@@ -18,7 +18,7 @@ from pymc_dirdp.releases.plan_types import Plan
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class ModelPlan(Tabular):
+class ModelPlan(TabularResult):
     """The plan of a release of a model of any discrete data: its tables and the noise on their cells.
 
     The plan is public, because no record was read. Print it, display it in a notebook, or use `frame()`. Pass it to

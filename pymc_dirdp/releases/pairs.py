@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
-from pymc_dirdp.display import Facts, Line, visible
+from pymc_dirdp.display import Facts, Line, escape_invisible
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.mixture import Mixture, NoisyPairs, fit_mixture
 from pymc_dirdp.inference.mixture_intervals import FitErrors
@@ -281,7 +281,7 @@ class PairsRelease(RebuiltOnCopy, Text):
 
 
 def _column_names(plan: PairsPlan) -> str:
-    names = [visible(name) for name, _ in plan.columns]
+    names = [escape_invisible(name) for name, _ in plan.columns]
     return ", ".join(names) if len(names) <= 5 else f"{', '.join(names[:4])} and {len(names) - 4} more columns"
 
 

@@ -12,8 +12,8 @@ import xarray as xr
 from scipy.special import betaincinv
 
 from pymc_dirdp.accounting.ledger import Ledger
-from pymc_dirdp.display import Facts, Labelled, Sections, clipped, dots, selected
-from pymc_dirdp.errors import DirdpError, shown
+from pymc_dirdp.display import Facts, LabelledResult, Sections, clip, dots, select_lines
+from pymc_dirdp.errors import DirdpError, quote
 from pymc_dirdp.releases.claims import Claiming
 from pymc_dirdp.releases.facts import lines_of, no_guarantee, title_of
 from pymc_dirdp.releases.inference_setup import inferences
@@ -27,7 +27,7 @@ type Lines = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, repr=False)
-class Report(Labelled):
+class Report(LabelledResult):
     """Sections of labelled lines. `print` it, or display it in a notebook.
 
     Attributes
@@ -91,7 +91,7 @@ def report(release: Any, *, full: bool = False) -> Report:
         return Report(title, (*sections, (last, (*notes, *_left_out(tree)))))
     guarantee = f", {abbreviated(stored.plan.guarantee)}" if verification.follows else ""
     return Report(
-        clipped(f"{title}{guarantee}", 80, lines=1 + (not guarantee)),
+        clip(f"{title}{guarantee}", 80, lines=1 + (not guarantee)),
         _screen(facts),
         (view(stored) if tree is None else tree) if verification.follows and stored.release is not None else None,
     )
@@ -100,11 +100,11 @@ def report(release: Any, *, full: bool = False) -> Report:
 def _screen(facts: Facts) -> tuple[tuple[str, Lines], ...]:
     """The lines for one screen, in three blocks without a heading: the answer, the guarantee and the next step."""
     answer, *middle, use = facts
-    blocks = (selected(facts, headings, 0) for headings in ([answer], middle, [use]))
+    blocks = (select_lines(facts, headings, 0) for headings in ([answer], middle, [use]))
     # Texts are clipped to a terminal with 80 columns. These may take two lines.
     wide = "protects", "problem", "mechanism", "odds"
     return tuple(
-        ("", tuple((clipped(label, 9), clipped(text, 67, lines=1 + (label in wide))) for label, text in block))
+        ("", tuple((clip(label, 9), clip(text, 67, lines=1 + (label in wide))) for label, text in block))
         for block in blocks
         if block
     )
@@ -113,7 +113,7 @@ def _screen(facts: Facts) -> tuple[tuple[str, Lines], ...]:
 def _sections(facts: Facts) -> tuple[tuple[str, Lines], ...]:
     """All lines of a full report, by heading."""
     _, *middle, _ = facts
-    sections = ((heading, selected(facts, [heading], 1, 2)) for heading in middle)
+    sections = ((heading, select_lines(facts, [heading], 1, 2)) for heading in middle)
     return tuple((heading, lines) for heading, lines in sections if lines)
 
 
@@ -149,5 +149,5 @@ def _left_out(tree: xr.DataTree | None) -> Iterator[tuple[str, str]]:
     """The Deterministics that are not among the draws. They are in the tree, but not in the text."""
     attributes = {} if tree is None else getattr(tree.children.get("posterior"), "attrs", {})
     with suppress(TypeError, ValueError, RecursionError):
-        names = ", ".join(shown(str(name)) for name in json.loads(attributes.get(LEFT_OUT, "null")))
+        names = ", ".join(quote(str(name)) for name in json.loads(attributes.get(LEFT_OUT, "null")))
         yield "left out", f"{names}: more than released variables and single numbers decides them"

@@ -12,7 +12,7 @@ from typing import Any, Protocol, final, override, runtime_checkable
 import xarray as xr
 
 from pymc_dirdp.accounting.ledger import Ledger
-from pymc_dirdp.display import Facts, clipped, escaped, labelled, scrolled, selected, visible
+from pymc_dirdp.display import Facts, clip, escape_html, escape_invisible, label_rows, scroll_box, select_lines
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.privacy.deployment import Deployment
 from pymc_dirdp.privacy.odds import randomness
@@ -66,7 +66,7 @@ class Statement:
 
     @override
     def __repr__(self) -> str:
-        return f"<Statement: {clipped(self.paragraph, 80)}; print() shows it>"
+        return f"<Statement: {clip(self.paragraph, 80)}; print() shows it>"
 
     @override
     def __str__(self) -> str:
@@ -75,8 +75,8 @@ class Statement:
         return "\n".join([f"**{title}.** {paragraph}", "", "| | |", "|:--|:--|", *rows])
 
     def _repr_html_(self) -> str:
-        paragraph = f"<p><strong>{escaped(self.title)}.</strong> {escaped(self.paragraph)}</p>"
-        return f"<div style='overflow-wrap:anywhere'>{paragraph}{scrolled(labelled(self.lines))}</div>"
+        paragraph = f"<p><strong>{escape_html(self.title)}.</strong> {escape_html(self.paragraph)}</p>"
+        return f"<div style='overflow-wrap:anywhere'>{paragraph}{scroll_box(label_rows(self.lines))}</div>"
 
     def to_json(self) -> str:
         r"""The entry as JSON. Its keys are the columns of https://registry.opendp.org/deployments-registry.
@@ -150,7 +150,7 @@ def statement(release: xr.DataTree | str | PathLike[str] | Ledger | Stating) -> 
     stored = source if isinstance(source, LoadedRelease) else open_release(source)
     verification = verify_loaded(stored, release if isinstance(release, xr.DataTree) else None)
     _refuse_false(verification)
-    lines = selected(lines_of(stored, verification.failures), ("Guarantee", ERRORS, "Use"), 1)
+    lines = select_lines(lines_of(stored, verification.failures), ("Guarantee", ERRORS, "Use"), 1)
     numbers = randomness(table.mechanism.log_no_noise for table in stored.tables.values())
     verb = "was" if len(stored.tables) == 1 else "were"
     return _statement_of(verification, deployment_of(stored), lines, verb, numbers)
@@ -172,7 +172,7 @@ def _of_stating(source: Stating, verification: Verification) -> Statement:
     stated, facts = source._statement()
     # A seed leaves no guarantee to state.
     headings = ("Guarantee",) * verification.follows + ("Noise", "Rules", "Use")
-    lines = selected(facts, headings, 1)
+    lines = select_lines(facts, headings, 1)
     return _statement_of(verification, stated, lines, "were", "The numbers are random on purpose.")
 
 
@@ -191,7 +191,7 @@ def _of_ledger(ledger: Ledger) -> Statement:
     verb = "was" if stated.description.startswith("1 release ") else "were"
     published = f"{stated.description} ({stated.product}) {verb} published"
     text = stated.odds.paragraph(published, "The statement of each of them says how its numbers were drawn.")
-    return Statement("Privacy", text, selected(facts, ("Guarantee", "Entries", "Notes"), 1), stated.row)
+    return Statement("Privacy", text, select_lines(facts, ("Guarantee", "Entries", "Notes"), 1), stated.row)
 
 
 def _seed_warning(product: str) -> str:
@@ -205,6 +205,6 @@ def _markdown(text: str) -> str:
     """A text with escapes, so that Markdown shows it unchanged, even in a cell of a table."""
     # Characters with a meaning in Markdown. An underscore within a word has none. Links and mentions follow below.
     special = re.compile(r"([\\`*{}\[\]#!|~$]|(?<![^\W_])_|_(?![^\W_]))")
-    safe = special.sub(r"\\\1", visible(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    safe = special.sub(r"\\\1", escape_invisible(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     link = re.compile(r"(?<=[a-z])(:)(?=/)|(?<=www)(\.)|(@)", re.IGNORECASE)
     return link.sub(lambda match: f"&#{ord(match.group(0))};", safe)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self, final, override
 
 from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.checks import one_of
-from pymc_dirdp.errors import ArgumentError, shown
+from pymc_dirdp.errors import ArgumentError, quote
 from pymc_dirdp.mechanisms.outputs import Output
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.sampling.bits import SOURCES
@@ -78,7 +78,7 @@ class Release(Text):
     @override
     def problem(self) -> str | None:
         """The part of the output that cannot come from its mechanism, in a sentence; None if all of it can."""
-        return next((f"in {shown(table)} {problem}" for table, problem in self._problems()), None)
+        return next((f"in {quote(table)} {problem}" for table, problem in self._problems()), None)
 
     def _problems(self) -> Iterator[tuple[str, str]]:
         for part in self.plan.parts:
@@ -102,5 +102,5 @@ def _output(facts: Mapping[str, Any], part: PlannedTable, draws: int, *, most_sh
     name = part.table.name
     if draws * math.prod(part.table.shape) > most_shares:
         raise ArgumentError(f"it has more than {most_shares} shares in all its draws.")
-    with error_location(f"the output of {shown(name)}"):
+    with error_location(f"the output of {quote(name)}"):
         return part.mechanism.read_output(facts[name], name, n=draws, of_success=part.table.family == "beta")

@@ -12,8 +12,8 @@ import xarray as xr
 
 from pymc_dirdp.accounting.facts import assumptions_of
 from pymc_dirdp.accounting.ledger import Ledger
-from pymc_dirdp.display import Labelled, Sections
-from pymc_dirdp.errors import ArgumentError, LedgerError, ReleaseError, shown
+from pymc_dirdp.display import LabelledResult, Sections
+from pymc_dirdp.errors import ArgumentError, LedgerError, ReleaseError, quote
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -35,7 +35,7 @@ _ROUNDING = 1e-7
 
 @final
 @dataclass(frozen=True, repr=False)
-class Verification(Labelled):
+class Verification(LabelledResult):
     """The results of all checks of a release. `print` it, display it in a notebook, or use it as a truth value.
 
     Attributes
@@ -236,7 +236,7 @@ def verify_claim(claim: Claim, *extra_checks: Check) -> Verification:
     """Verify the statements of an object."""
     holds, recomputed = _recomputed(claim.guarantee, claim.curves)
     seed_problem = "it was drawn with a seed, so anyone who knows or guesses the seed computes the draw again."
-    versions = f"Made by version {shown(claim.library_version)}, checked by version {library_version()!r}."
+    versions = f"Made by version {quote(claim.library_version)}, checked by version {library_version()!r}."
     checks = [
         *(
             []
@@ -290,7 +290,7 @@ def _same_pairs(source: Claiming, tree: xr.DataTree | None) -> tuple[Check, ...]
 
 def _same_view(view: xr.DataTree, tree: xr.DataTree, text: str) -> Check:
     """Whether a tree follows from its text, except for variables that were computed from its draws."""
-    names = ", ".join(map(shown, _extra_names(tree, view)))
+    names = ", ".join(map(quote, _extra_names(tree, view)))
     exception = f", but for {names}, which the text does not hold" if names else ""
     return _check("view", _other_view(view, tree, text), f"The tree is the one that follows from its text{exception}.")
 
@@ -302,10 +302,10 @@ def _other_view(view: xr.DataTree, tree: xr.DataTree, text: str) -> str | None:
         tree_groups["/posterior"] = _without(tree_groups["/posterior"], _extra_names(tree, view))
     for path in [*groups, *tree_groups]:
         if path not in tree_groups:
-            return f"The group {shown(path)} is missing. Open the file again."
+            return f"The group {quote(path)} is missing. Open the file again."
         if path not in groups or not _is_close(groups[path], tree_groups[path], text):
             return (
-                f"The group {shown(path)} of the tree does not follow from its text. All functions read the text; "
+                f"The group {quote(path)} of the tree does not follow from its text. All functions read the text; "
                 "print(dirdp.report(release)) shows what it says."
             )
     return None

@@ -13,7 +13,7 @@ from pymc_dirdp.errors import (
     RepeatedReleaseWarning,
     SeededReleaseWarning,
     WeakGuaranteeWarning,
-    shown,
+    quote,
     warn,
 )
 from pymc_dirdp.mechanisms.outputs import Marginals
@@ -224,7 +224,7 @@ def plan_assumptions(plan: "Plan", *, released: bool) -> tuple[str, ...]:
         *([disjoint_groups(plan.unit_label, plan.groups)] if len(plan.groups) > 1 else []),
         *plan.assumptions,
         *(
-            f"every data set that could occur has {n} records in {shown(name)}"
+            f"every data set that could occur has {n} records in {quote(name)}"
             for name, n in records.items()
             if n is not None
         ),

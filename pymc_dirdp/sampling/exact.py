@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.arrays import Array, Integers, different
+from pymc_dirdp.arrays import Array, Integers, distinct_values
 from pymc_dirdp.checks import at_least, checked_counts, integer, positive, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.bits import _POWERS, Bits
@@ -366,9 +366,9 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
     prior_table = positive_array(alpha=alpha, min_entries=1)
     whole = checked_counts(counts, prior_table.shape).astype(np.int64)
     # Tables often have few distinct priors and counts.
-    priors, of_prior = different(prior_table)
-    distinct_counts, of_count = different(whole)
-    pairs, which = different(of_count * len(priors) + of_prior)
+    priors, of_prior = distinct_values(prior_table)
+    distinct_counts, of_count = distinct_values(whole)
+    pairs, which = distinct_values(of_count * len(priors) + of_prior)
     (per_record, *prior), digits = over_one_power([positive(r=r), *priors.tolist()])
     weights = [per_record * int(distinct_counts[i // len(priors)]) + prior[i % len(priors)] for i in pairs.tolist()]
     d = prior_table.shape[-1]

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, TypeAliasType, Union, get_args, get_o
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.errors import ArgumentError, shown
+from pymc_dirdp.errors import ArgumentError, quote
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
 type Layout = Mapping[str, str | Layout]
@@ -105,7 +105,7 @@ def fields_of(kind: Any, facts: Mapping[str, Any], *, without: tuple[str, ...] =
     if issubclass(kind, WithLayout):
         facts = _undo_layout({name: [] for name in kind.omitted_if_empty} | dict(facts), kind.layout)
     elif unknown := _require_type(dict, facts).keys() - names:
-        raise ArgumentError(f"{shown(min(unknown))} is not a fact of {kind.__name__}.")
+        raise ArgumentError(f"{quote(min(unknown))} is not a fact of {kind.__name__}.")
     return {name: field_of(kind, name, facts[name]) for name in names if name not in without}
 
 
@@ -114,7 +114,7 @@ def field_of(kind: type, name: str, fact: Any) -> Any:
     try:
         return _parse(_hints(kind)[name], fact)
     except TypeError:
-        raise ArgumentError(f"{shown(name)} has a value of the wrong type.") from None
+        raise ArgumentError(f"{quote(name)} has a value of the wrong type.") from None
 
 
 def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def _parse(kind: Any, facts: Any) -> Any:
         return _parse_union(inner, facts)
     if origin is Literal:
         if facts not in inner:
-            raise ArgumentError(f"{shown(facts)} is not one of {', '.join(map(str, inner))}.")
+            raise ArgumentError(f"{quote(facts)} is not one of {', '.join(map(str, inner))}.")
         return facts
     if origin is tuple:
         return _parse_tuple(inner, _require_type(list, facts))

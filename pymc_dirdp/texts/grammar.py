@@ -21,8 +21,8 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.arrays import different
-from pymc_dirdp.errors import ArgumentError, DirdpError, InternalError, ReleaseError, shown
+from pymc_dirdp.arrays import distinct_values
+from pymc_dirdp.errors import ArgumentError, DirdpError, InternalError, ReleaseError, quote
 from pymc_dirdp.texts.codec import facts_by_field, fields_of
 
 _FORMAT = "pymc_dirdp "
@@ -113,7 +113,7 @@ def error_location(place: str) -> Iterator[None]:
     except DirdpError as error:
         raise _MisreadError(str(error).removesuffix("."), place) from None
     except KeyError as error:
-        raise _MisreadError(f"{shown(error.args[0])} is missing", place) from None
+        raise _MisreadError(f"{quote(error.args[0])} is missing", place) from None
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         raise _MisreadError("it has unknown fields, or values that contradict one another", place) from None
 
@@ -302,7 +302,7 @@ def _rows(values: NDArray[Any], comma: str, *, at_once: int = 2**15) -> Iterator
     for start in range(0, len(values), at_once):
         part = np.ascontiguousarray(values[start : start + at_once])
         # By their bits, because 0 and -0 are equal. Most tables have few different numbers.
-        bits, place = different(part.view(np.int64))
+        bits, place = distinct_values(part.view(np.int64))
         texts = _JSON.encode(bits.view(part.dtype).tolist())[1:-1].split(", ")
         cells = np.array([f"{text}, " for text in texts], dtype=object)[place]
         cells[:, -1] = np.array([f"{text}]{comma}[" for text in texts], dtype=object)[place[:, -1]]

@@ -4,7 +4,7 @@ import pytest
 
 from pymc_dirdp.accounting.facts import assumptions_of, deployment_of, lines_of, title_of, use_of
 from pymc_dirdp.accounting.ledger import Ledger
-from pymc_dirdp.display import selected
+from pymc_dirdp.display import select_lines
 from pymc_dirdp.errors import LedgerError
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, ZeroCDP
 
@@ -17,7 +17,7 @@ def state_of(ledger):
 
 
 def lines(ledger, heading, *depths):
-    return dict(selected(lines_of(*state_of(ledger)), [heading], *depths))
+    return dict(select_lines(lines_of(*state_of(ledger)), [heading], *depths))
 
 
 def test_an_empty_ledger_says_what_is_left_and_no_guarantee():
@@ -82,6 +82,6 @@ def test_entries_beyond_the_limit_have_no_guarantee():
     assert not balance.within
     facts = lines_of(balance, entries)
     assert facts["Guarantee"] == []
-    assert dict(selected(facts, ["Budget"], 2)) == {"epsilon": "0.15 of 0.1 spent, -0.05 left"}
+    assert dict(select_lines(facts, ["Budget"], 2)) == {"epsilon": "0.15 of 0.1 spent, -0.05 left"}
     with pytest.raises(LedgerError, match="exceed its limit"):
         deployment_of(balance, entries)

@@ -18,7 +18,7 @@ def test_it_plays_as_many_rounds_as_its_guarantee_is_for():
         arm = bandit.select()
         bandit.update(arm, int(arm == "a"))
     assert len(bandit.select(size=4)) == 4
-    with pytest.raises(dirdp.errors.ArgumentError, match="of which 1 are left"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="and 1 are left"):
         bandit.select(size=2)
     assert bandit.select() in ("a", "b")
     with pytest.raises(dirdp.errors.ArgumentError, match="for 20 rounds, and 0 are left"):

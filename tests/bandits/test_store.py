@@ -102,7 +102,7 @@ def test_a_file_is_never_overwritten_and_there_is_one_for_each_bandit(tmp_path):
     with pytest.raises(dirdp.errors.ArgumentError, match=r"save\(path\)"):
         bandit.save()
     bandit.save(path)
-    with pytest.raises(dirdp.errors.ArgumentError, match="second one"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="a second file"):
         bandit.save(tmp_path / "other.db")
     with pytest.raises(dirdp.errors.ReleaseError, match="exists"):
         dirdp.ThompsonSampler(["a"], GUARANTEE, path=path)
