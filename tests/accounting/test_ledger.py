@@ -116,7 +116,7 @@ def test_what_is_no_ledger_is_refused(other):
 
 
 def test_other_neighbours_do_not_add_up(ledger):
-    with pytest.raises(dirdp.errors.ArgumentError, match="do not add up"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="do not compose"):
         ledger.spend(TENTH, what="p", adjacency="add-remove")
 
 
@@ -127,7 +127,7 @@ def test_releases_are_recorded_before_they_are_drawn(ledger):
     assert entry.what == "p"
     with pytest.raises(dirdp.errors.BudgetError):
         dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-7), model(), ledger=ledger)
-    with pytest.raises(dirdp.errors.ArgumentError, match="do not add up"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="do not compose"):
         dirdp.sample(
             dirdp.ApproxDP(epsilon=0.1, delta=1e-7), model(), ledger=ledger, adjacency="add-remove", n_records=9
         )
