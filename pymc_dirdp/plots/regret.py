@@ -155,12 +155,12 @@ def _own_run(bandit: BanditView, ax: Axes | None, *, bound: bool, draws: int = 4
     tidy(
         ax,
         title=f"Regret given what was released, {abbreviated(bandit.guarantee)}",
-        xlabel=f"regret in finished batches ({unit} lost){_slope_in_words(bandit, shares) if bound else ''}",
+        xlabel=f"regret in finished batches ({unit} lost){_slope_text(bandit, shares) if bound else ''}",
     )
     return legend(ax, columns=2, above=True)
 
 
-def _slope_in_words(bandit: BanditView, shares: Array) -> str:
+def _slope_text(bandit: BanditView, shares: Array) -> str:
     """The posterior median of the lower bound on the regret of ten times the rounds; empty if there is no bound."""
     epsilon = float(bandit.privacy.pure_epsilon)
     if len(bandit._worth) or shares.shape[1] < 2 or not np.isfinite(epsilon):

@@ -20,7 +20,7 @@ from pymc_dirdp.releases.choices import curves_of
 from pymc_dirdp.releases.opened import LoadedRelease, ReleasedTable
 from pymc_dirdp.releases.plan_types import PlannedTable
 from pymc_dirdp.releases.view import ARITHMETIC
-from pymc_dirdp.releases.wording import NEXT, NO_NUMBER, plan_assumptions, records_word, totals_in_words
+from pymc_dirdp.releases.wording import NEXT, NO_NUMBER, plan_assumptions, records_word, totals_text
 
 ERRORS = "Expected error, without the data"
 """The heading of the facts that are available before a release is drawn."""
@@ -85,14 +85,14 @@ def deployment_of(stored: LoadedRelease) -> Deployment:
 def _deployment(stored: LoadedRelease) -> Deployment:
     plan, names = stored.plan, ", ".join(stored.tables)
     observed = dict.fromkeys(name for table in stored.tables.values() for name in table.observed_names)
-    reading = plan.privacy_unit
+    unit = plan.privacy_unit
     return Deployment(
         product=names,
         description=f"Shares of the categories of {names}, from {', '.join(observed)}",
         guarantee=plan.guarantee,
-        unit=reading.label,
-        neighbours=reading.neighbours,
-        odds=Odds(stored.curves, delta_of(plan.guarantee), secret_of(reading.label, reading.relation)),
+        unit=unit.label,
+        neighbours=unit.neighbours,
+        odds=Odds(stored.curves, delta_of(plan.guarantee), secret_of(unit.label, unit.relation)),
         accounting="privacy curves of all tables and draws together, computed from the published numbers",
         digest=plan.digest,
         version=plan.library_version,
@@ -240,14 +240,14 @@ def _assumptions(stored: LoadedRelease) -> Lines:
 
 def _protects(stored: LoadedRelease) -> str:
     """Who is protected, and what is public about them."""
-    reading = stored.plan.privacy_unit
-    if reading.label != "record" or reading.options.unit or reading.options.counted:
-        return f"every {who(reading.label)}: {reading.neighbours}"
-    if not reading.relation.records_are_public:
-        return f"{protected_by(reading.label)}, and whether it is in the data"
+    unit = stored.plan.privacy_unit
+    if unit.label != "record" or unit.options.unit or unit.options.counted:
+        return f"every {who(unit.label)}: {unit.neighbours}"
+    if not unit.relation.records_are_public:
+        return f"{protected_by(unit.label)}, and whether it is in the data"
     rows = ", also of each row," * any(part.totals for part in stored.plan.parts)
     sizes = range_text(_expected(stored, "n_records"), 15)
-    return f"{protected_by(reading.label)}; the number of records, {sizes}{rows or ','} is public"
+    return f"{protected_by(unit.label)}; the number of records, {sizes}{rows or ','} is public"
 
 
 def _implied(stored: LoadedRelease, delta: float) -> str:
@@ -321,7 +321,7 @@ def _table(table: ReleasedTable) -> str:
     drawn = table.mechanism.tempered
     parts = [f"{table.mechanism.summary}, shape {table.prior.shape}"]
     if table.totals:
-        parts[0] += f", publicly {totals_in_words(table.totals)}"
+        parts[0] += f", publicly {totals_text(table.totals)}"
     if table.part.choice is not None:
         parts.append(_choice_text(table.part))
     if drawn is not None and drawn.r > 1:

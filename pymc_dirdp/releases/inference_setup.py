@@ -14,7 +14,7 @@ from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, Observ
 from pymc_dirdp.inference.tables import Posteriors, class_table, rows_are_divided
 from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.releases.opened import TEXT_GROUP, LoadedRelease, Published, open_release
-from pymc_dirdp.releases.wording import totals_in_words
+from pymc_dirdp.releases.wording import totals_text
 
 type PerTable[T] = T | Mapping[str, T] | None
 
@@ -137,7 +137,7 @@ class Inferences:
         prior = "the model's prior" if beliefs.prior is None else "a prior of your own"
         parts = [f"{prior} of the shares"]
         if output.n_records is not None:
-            known = f", {totals_in_words([total for _, total in output.blocks])}" if len(output.blocks) > 1 else ""
+            known = f", {totals_text([total for _, total in output.blocks])}" if len(output.blocks) > 1 else ""
             parts.append(f"{output.n_records} records{known}, which is public")
         elif isinstance(beliefs.n_prior, int):
             parts.append(f"0 to {beliefs.n_prior} records, with a uniform prior")

@@ -178,7 +178,7 @@ class Sealed[T]:
     def __repr__(self) -> str:
         return "Sealed(secret)"
 
-    def read[R](self, reading: Callable[[T], R], receipt: Receipt | None, released: Hashable) -> R:
+    def read[R](self, read_records: Callable[[T], R], receipt: Receipt | None, released: Hashable) -> R:
         """Apply a function to the records, once. Its error mentions the charge, if there was one.
 
         Without a ledger it warns if the same public facts `released` were released before in this process. Pass None
@@ -193,7 +193,7 @@ class Sealed[T]:
             warn_of_repetition(released)
         try:
             # The records are removed, so that no frame of an error refers to them.
-            return reading(self._records.pop())
+            return read_records(self._records.pop())
         except DirdpError as error:
             if self.ledger is None:
                 raise

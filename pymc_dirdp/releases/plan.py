@@ -400,7 +400,7 @@ def _choose_mechanisms(
     return constant | mechanisms, choices
 
 
-def _judge(facts: Mapping[str, TableFacts], reading: PrivacyUnit, target: str | None) -> Judge | None:
+def _judge(facts: Mapping[str, TableFacts], privacy_unit: PrivacyUnit, target: str | None) -> Judge | None:
     """The loss of predictions of the next record of a network, or its class. None if the tables are not a network."""
     axes = {name: fact.axes for name, fact in facts.items()}
     try:
@@ -408,7 +408,7 @@ def _judge(facts: Mapping[str, TableFacts], reading: PrivacyUnit, target: str | 
     except (ArgumentError, UnsupportedModelError):
         return None
     numbers = {fact.n_records for fact in facts.values()}
-    if len(reading.groups) > 1 or (len(numbers) > 1 and reading.n_records_is_public):
+    if len(privacy_unit.groups) > 1 or (len(numbers) > 1 and privacy_unit.n_records_is_public):
         return None
     priors = {name: fact.prior for name, fact in facts.items()}
     largest = max((number or 0 for number in numbers), default=0)
@@ -417,7 +417,7 @@ def _judge(facts: Mapping[str, TableFacts], reading: PrivacyUnit, target: str | 
             "Comparing the predictions of mechanisms needs a number of records above 0. Pass n_records=, your guess if "
             "the number is private."
         )
-    return prediction_loss_of(axes, priors, largest, public=reading.n_records_is_public, target=target)
+    return prediction_loss_of(axes, priors, largest, public=privacy_unit.n_records_is_public, target=target)
 
 
 def _warn_of_many_draws(mechanisms: _Mechanisms, draws: int) -> None:

@@ -24,7 +24,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.choices import PrivateChoice, with_choices
-from pymc_dirdp.releases.wording import assumed
+from pymc_dirdp.releases.wording import model_assumptions
 from pymc_dirdp.texts.codec import Layout, RebuiltOnCopy, WithLayout, fields_of, value_of
 from pymc_dirdp.texts.grammar import Text, checked_version, error_location, library_version
 
@@ -355,7 +355,7 @@ class Plan(PublicPlan):
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
         """The further assumptions of the guarantee, in sentences."""
-        return assumed(self.privacy_unit, [part.table for part in self.parts])
+        return tuple(model_assumptions(self.privacy_unit, [part.table for part in self.parts]))
 
     @property
     def contribution(self) -> int:

@@ -198,12 +198,12 @@ def verify_loaded(stored: LoadedRelease, tree: xr.DataTree | None = None) -> Ver
         output = _check("output", stored.release.problem, "Each output can come from its mechanism.")
         checks = (output, *([] if tree is None else [_same_view(view(stored), tree, stored.release.text)]))
     plan = stored.plan
-    everyone = f"who is protected: {plan.protected[:500]}".removesuffix(".")
+    people = f"who is protected: {plan.protected[:500]}".removesuffix(".")
     claim = Claim(
         "plan" if stored.release is None else "release",
         plan.guarantee,
         stored.curves,
-        (everyone, *plan_assumptions(plan, released=stored.release is not None), NOTHING_ELSE),
+        (people, *plan_assumptions(plan, released=stored.release is not None), NOTHING_ELSE),
         plan.library_version,
         checks,
         stored.reproducible,

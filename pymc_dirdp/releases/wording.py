@@ -1,7 +1,7 @@
 """Sentences about releases and the people in them, and the warnings about guarantees and seeds."""
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,7 +79,7 @@ def warn_if_few(plan: "Plan") -> None:
     If the number of records is private, the planning size is used. Plans of private models have no such warning,
     because a private model has fewer parameters than cells.
     """
-    few = [
+    parts = [
         part
         for part in plan.parts
         # Marginals of a network that noise dominates are not measured, so its tables may have many cells.
@@ -88,13 +88,13 @@ def warn_if_few(plan: "Plan") -> None:
         and part.n_records
         and part.table.prior.size > part.n_records / 5
     ]
-    if not few:
+    if not parts:
         return
-    name, cells, size = few[0].table.name, few[0].table.prior.size, few[0].n_records or 0
+    name, cells, size = parts[0].table.name, parts[0].table.prior.size, parts[0].n_records or 0
     records = f"{size} records" if plan.privacy_unit.n_records_is_public else f"the {size} records that you plan for"
     warn(
         f"{name!r} has {cells} cells for {records}, {size / cells:.2g} in a cell on average"
-        f"{'; other tables also have too many' * (len(few) > 1)}. Noise dominates such small counts, and the release "
+        f"{'; other tables also have too many' * (len(parts) > 1)}. Noise dominates such small counts, and the release "
         f"still spends the privacy budget. Merge categories until there are at most {max(size // 5, 2)} cells, or ask "
         "for a larger epsilon. For several variables, write a model with fewer parameters than cells, such as main "
         "effects, and release it with dirdp.private_model. For many columns, use dirdp.latent_class. "
@@ -177,33 +177,30 @@ NEXT = {
 """The next step, in Python and on a command line."""
 
 
-def records_word(reading: PrivacyUnit) -> str:
+def records_word(privacy_unit: PrivacyUnit) -> str:
     """The kind of the numbers of records in a release: public, or planned for."""
-    return "public" if reading.n_records_is_public else "planned for"
+    return "public" if privacy_unit.n_records_is_public else "planned for"
 
 
-def totals_in_words(totals: Sequence[int]) -> str:
+def totals_text(totals: Sequence[int]) -> str:
     """The public numbers of records of parts of the rows of a table, in words."""
-    least, most = min(totals), max(totals)
-    numbers = f"{least}" if least == most else f"{least} to {most}"
+    low, high = min(totals), max(totals)
+    numbers = f"{low}" if low == high else f"{low} to {high}"
     return f"{numbers} in each of {len(totals)} parts of its rows"
 
 
-def assumed(reading: PrivacyUnit, tables: Iterable[Table]) -> tuple[str, ...]:
+def model_assumptions(privacy_unit: PrivacyUnit, tables: Iterable[Table]) -> Iterator[str]:
     """The assumptions that no model shows: the public names and, under replace-one, the rows of each person."""
-    owns = any("own" in contribution.axes for _, contribution in reading.contributions)
-    # Parallel composition needs this assumption, which the model cannot show.
-    of_groups = "the size of each group of disjoint is public, and a replaced person stays in the group"
-    of_rows = "whose row is whose is public, and a replaced person's records stay in the person's own row"
-    fixed = {of_groups: len(reading.groups) > 1, of_rows: owns} if reading.relation.records_are_public else {}
+    if privacy_unit.relation.records_are_public:
+        # Parallel composition needs this assumption, which the model cannot show.
+        if len(privacy_unit.groups) > 1:
+            yield "the size of each group of disjoint is public, and a replaced person stays in the group"
+        if any("own" in contribution.axes for _, contribution in privacy_unit.contributions):
+            yield "whose row is whose is public, and a replaced person's records stay in the person's own row"
     observed = {likelihood.name for table in tables for likelihood in table.likelihoods}
-    named = (
-        f"anybody may know the number of trials or records of {name!r}"
-        if name in observed
-        else f"anybody may know the data {name!r} in a prior"
-        for name in reading.options.public
-    )
-    return (*(sentence for sentence, needed in fixed.items() if needed), *named)
+    for name in privacy_unit.options.public:
+        what = f"number of trials or records of {name!r}" if name in observed else f"data {name!r} in a prior"
+        yield f"anybody may know the {what}"
 
 
 def plan_assumptions(plan: "Plan", *, released: bool) -> tuple[str, ...]:
