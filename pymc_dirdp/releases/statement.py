@@ -180,7 +180,11 @@ def _statement_of(verification: Verification, stated: Deployment, lines: Lines, 
     """The statement of a release that verifies, or that was drawn with a seed."""
     if not verification.follows:
         none: dict[str, Any] = {"flavor": "none: drawn with a seed", "epsilon": None, "delta": None, "parameters": {}}
-        return Statement("NOT PRIVATE", _seed_warning(stated.product), (("privacy", "none"), *lines), stated.row | none)
+        text = (
+            f"{stated.product}: drawn with a seed, so anyone who knows or guesses the seed computes the draw again and "
+            "learns about the data. No guarantee of privacy is made. Do not publish it."
+        )
+        return Statement("NOT PRIVATE", text, (("privacy", "none"), *lines), stated.row | none)
     return Statement("Privacy", stated.odds.paragraph(f"{stated.product} {verb} published", numbers), lines, stated.row)
 
 
@@ -192,13 +196,6 @@ def _of_ledger(ledger: Ledger) -> Statement:
     published = f"{stated.description} ({stated.product}) {verb} published"
     text = stated.odds.paragraph(published, "The statement of each of them says how its numbers were drawn.")
     return Statement("Privacy", text, select_lines(facts, ("Guarantee", "Entries", "Notes"), 1), stated.row)
-
-
-def _seed_warning(product: str) -> str:
-    return (
-        f"{product}: drawn with a seed, so anyone who knows or guesses the "
-        "seed computes the draw again and learns about the data. No guarantee of privacy is made. Do not publish it."
-    )
 
 
 def _markdown(text: str) -> str:

@@ -299,7 +299,9 @@ def _other_view(view: xr.DataTree, tree: xr.DataTree, text: str) -> str | None:
     """The part of a tree that does not follow from its text, in a sentence; None if all of it does."""
     groups, tree_groups = ({node.path: node.to_dataset() for node in root.subtree} for root in (view, tree))
     if "/posterior" in groups and "/posterior" in tree_groups:
-        tree_groups["/posterior"] = _without(tree_groups["/posterior"], _extra_names(tree, view))
+        draws = tree_groups["/posterior"].drop_vars(_extra_names(tree, view))
+        draws.attrs = {name: value for name, value in draws.attrs.items() if name != LEFT_OUT}
+        tree_groups["/posterior"] = draws
     for path in [*groups, *tree_groups]:
         if path not in tree_groups:
             return f"The group {quote(path)} is missing. Open the file again."
@@ -316,12 +318,6 @@ def _extra_names(tree: xr.DataTree, view: xr.DataTree) -> list[str]:
     if "posterior" not in tree.children:
         return []
     return [str(name) for name in tree["posterior"].to_dataset().variables if name not in view["posterior"].variables]
-
-
-def _without(draws: xr.Dataset, names: list[str]) -> xr.Dataset:
-    draws_of_text = draws.drop_vars(names)
-    draws_of_text.attrs = {name: value for name, value in draws.attrs.items() if name != LEFT_OUT}
-    return draws_of_text
 
 
 def _is_close(expected: xr.Dataset, other: xr.Dataset, text: str) -> bool:
