@@ -296,9 +296,9 @@ def to_toml(
             raise ArgumentError(f"--variable declares {name!r} twice. Give all its labels at once.")
         if not all(split(values)):
             raise ArgumentError(
-                f"A label of --variable {name}={values} is empty. Type none between two separators or after the last "
-                f'one. If an empty field, which is a missing value, is a category of its own, write "" among the '
-                f"categories of [variables.{name}] by hand."
+                f"A label of --variable {name}={values} is empty. Remove separators that are doubled or at an end. If "
+                f'an empty field, which is a missing value, is a category, write "" among the categories of '
+                f"[variables.{name}] by hand."
             )
         are_integers = all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", label) for label in split(values))
         # They are integers if all of them are written as in Python, otherwise texts.

@@ -161,7 +161,7 @@ class PrivateChoice(RebuiltOnCopy, WithLayout, LabelledResult, Text):
         if not self.mechanism.satisfies(self.guarantee):
             raise ReleaseError(
                 f"The choice of the {self.kind} does not satisfy {self.guarantee}, which it states. Ask for "
-                "it again; to choose again costs privacy again."
+                "it again. Choosing again costs privacy again."
             )
 
 
@@ -455,6 +455,6 @@ def check_budget_left(guarantee: Guarantee, choices: Sequence[PrivateChoice]) ->
     if choices and not Composition(curves_of(choices)).satisfies(guarantee):
         costs = "; ".join(f"the {choice.kind} {choice.guarantee}" for choice in choices)
         raise UnattainableError(
-            f"What was chosen before does not satisfy {guarantee} by itself: it keeps, one by one, {costs}. Relax the "
-            "guarantee; to choose again would cost more."
+            f"What was chosen before does not satisfy {guarantee} by itself. Its guarantees are {costs}. Relax the "
+            "guarantee; choosing again would cost more."
         )
