@@ -167,6 +167,7 @@ def test_one_verb_reports_and_one_verifies():
 
 
 def test_likelihoods_are_called_by_what_they_are_of():
+    # That of a mechanism is of an output given counts.
     having = {name for (room, name) in FUNCTIONS if name.endswith("log_likelihood") and room != "mechanisms"}
     assert having == {"log_likelihood", "BatchNoise.log_likelihood", "BatchCounts.log_likelihood"} & having
     assert ("", "release_logp") in FUNCTIONS

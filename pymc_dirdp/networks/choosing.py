@@ -125,7 +125,7 @@ def choose_structure(
     """
     part = part_of(guarantee, share=share)
     check_ledger_type(ledger)
-    labels = _declared(categories, root=root)
+    labels = _checked_labels(categories, root=root)
     bound = bound_for(adjacency=adjacency, unit=unit, contribution=contribution)
     people = people_of(bound)
     names, lengths = list(labels), [len(values) for values in labels.values()]
@@ -156,7 +156,7 @@ def choose_structure(
     return Structure(parents=parents, **terms)
 
 
-def _declared(categories: Categories, *, root: str | None) -> dict[str, list[Any]]:
+def _checked_labels(categories: Categories, *, root: str | None) -> dict[str, list[Any]]:
     """The labels of all variables. Names that a network cannot have are refused before any budget is spent."""
     labels = checked_categories(list(categories) if isinstance(categories, Mapping) else [], categories)
     refuse_names(labels)

@@ -301,8 +301,8 @@ class Classifier:
         DataError
             If a record has a missing or undeclared value, or the columns have different lengths.
         """
-        evidence = self._predictor.evidence(X)
-        by_power = log_softmax(self._predictor.log_class_shares + _POWERS[:, None, None] * evidence, axis=-1)
+        shares = self._predictor.log_class_shares
+        by_power = log_softmax(shares + _POWERS[:, None, None] * (self._predictor.log_proba(X) - shares), axis=-1)
         with np.errstate(divide="ignore"):
             average = logsumexp(by_power + np.log(self.powers.values)[:, None, None], axis=0)
         return self._predictor.to_dataarray(average)

@@ -72,9 +72,9 @@ class NetworkMarginals(Marginals):
         while others:
             variable = min(sorted(others), key=lambda name: self._cells(self._with(name, factors)))
             others.remove(variable)
-            multiplied = self._with(variable, factors)
-            factors = [number for number in factors if number not in multiplied]
-            factors.append(self._multiply(multiplied, without=variable))
+            selection = self._with(variable, factors)
+            factors = [number for number in factors if number not in selection]
+            factors.append(self._multiply(selection, without=variable))
         return self._multiply(factors, axes=axes)
 
     def _factors(self, variables: set[str]) -> list[int]:

@@ -126,7 +126,7 @@ def _model(labels: dict[str, list[Any]], codes: Integers) -> pm.Model:
             pt.concatenate(shares, axis=1),
             np.array(ends[:-1]),
             logp=_log_proba,
-            random=_drawn,
+            random=_draw_records,
             signature="(k,c),(v)->(v)",
             dtype="int64",
             observed=codes,
@@ -142,7 +142,7 @@ def _log_proba(records: Any, shares: Any, starts: Any) -> Any:
     return pm.math.logsumexp(terms, axis=0, keepdims=False) - np.log(COMPONENTS)
 
 
-def _drawn(shares: NDArray[Any], starts: Integers, rng: np.random.Generator, size: tuple[int, ...]) -> Integers:
+def _draw_records(shares: NDArray[Any], starts: Integers, rng: np.random.Generator, size: tuple[int, ...]) -> Integers:
     """Random records of the mixture."""
     component = rng.integers(shares.shape[-2], size=size)
     shares = np.broadcast_to(shares, (*size, *shares.shape[-2:]))

@@ -202,10 +202,6 @@ class Predictor:
             log_softmax(self._network.log_joint(self._relevant, entries, (n, len(self.classes))), axis=-1)
         )
 
-    def evidence(self, X: Frame) -> Array:
-        """The evidence of the other variables for each class: the increase of the logarithm of its probability."""
-        return self.log_proba(X) - self.log_class_shares
-
     def to_dataarray(self, log_proba: Array) -> xr.DataArray:
         """Logarithms of probabilities with the name and the labels of the target."""
         dims = ("record" if self.target != "record" else "row", self.target)

@@ -16,7 +16,7 @@ from pymc_dirdp.sampling.discrete_noise import compiled
 _SWEEPS = 2
 
 
-def refined(codes: Integers, lengths: Sequence[int], expected: Array, rng: np.random.Generator) -> Integers:
+def refine(codes: Integers, lengths: Sequence[int], expected: Array, rng: np.random.Generator) -> Integers:
     """Records whose counts of pairs are nearer to their expectation.
 
     Parameters
@@ -35,7 +35,7 @@ def refined(codes: Integers, lengths: Sequence[int], expected: Array, rng: np.ra
     Examples
     --------
     >>> always_alike = np.array([[0, 0, 2, 0], [0, 0, 0, 2], [2, 0, 0, 0], [0, 2, 0, 0]])
-    >>> records = refined(np.array([[0, 0], [0, 0], [0, 1], [0, 1]]), [2, 2], always_alike, np.random.default_rng(0))
+    >>> records = refine(np.array([[0, 0], [0, 0], [0, 1], [0, 1]]), [2, 2], always_alike, np.random.default_rng(0))
     >>> sorted(records.tolist())
     [[0, 0], [0, 0], [1, 1], [1, 1]]
     """

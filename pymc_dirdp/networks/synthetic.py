@@ -100,9 +100,7 @@ def synthetic(
     selection = _selection(draws_given_release(release, draws, rng), tables)
     n_draws = len(next(iter(selection.values())).shares)
     if n_sets > n_draws and not has_one_draw:
-        raise ArgumentError(
-            f"Each set uses one of {n_draws} draws. Pass n_sets={n_draws} at most, or analyse more draws."
-        )
+        raise ArgumentError(f"Each set uses one of {n_draws} draws. Pass fewer sets, or an analysis with more draws.")
     order = _order(selection)
     rows = _rows(selection)
     if size is None and has_one_draw:
@@ -112,7 +110,9 @@ def synthetic(
     places = [0] * n_sets if has_one_draw else range(n_sets)
     sets = [_records(order, rows, place, n, rng, sampler) for place, n in zip(places, sizes, strict=True)]
     labels = {dim: names for table in selection.values() for dim, names in table.labels}
-    return _frame([{dim: _with_labels(codes[dim], labels[dim]) for dim in (*rows[0], *order)} for codes in sets])
+    arrays = {dim: np.asarray(values) for dim, values in labels.items() if values is not None}
+    dims = (*rows[0], *order)
+    return _frame([{dim: arrays[dim][codes[dim]] if dim in arrays else codes[dim] for dim in dims} for codes in sets])
 
 
 def _frame(sets: list[dict[str, Any]]) -> Any:
@@ -221,7 +221,3 @@ def _independent(row: Integers, shares: Array, rng: np.random.Generator) -> Inte
         if len(records):
             codes[records] = rng.choice(len(p), size=len(records), p=p / math.fsum(p))
     return codes
-
-
-def _with_labels(codes: Integers, labels: list[Any] | None) -> Any:
-    return codes if labels is None else np.asarray(labels)[codes]

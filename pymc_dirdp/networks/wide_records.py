@@ -12,7 +12,7 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.counting.columns import Frame, encode
 from pymc_dirdp.errors import ArgumentError, FewRecordsWarning, warn
 from pymc_dirdp.inference.mixture import STEPS, Mixture
-from pymc_dirdp.networks.refinement import refined
+from pymc_dirdp.networks.refinement import refine
 from pymc_dirdp.networks.systematic import systematic
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.opened import Published, content_of, refuse_confidential
@@ -85,7 +85,7 @@ def records_of(
     component = np.sort(rng.permutation(n) % len(mixture.shares))
     codes = np.stack([systematic(component, shares, rng) for shares in mixture.by_column], axis=1)
     expected = n / len(mixture.shares) * (mixture.shares.T @ mixture.shares)
-    codes = refined(codes, mixture.lengths, expected, rng)
+    codes = refine(codes, mixture.lengths, expected, rng)
     return {name: np.asarray(values)[codes[:, i]] for i, (name, values) in enumerate(labels.items())}
 
 

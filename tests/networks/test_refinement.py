@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.networks import refinement
-from pymc_dirdp.networks.refinement import refined
+from pymc_dirdp.networks.refinement import refine
 
 
 def pairs_of(codes, lengths):
@@ -25,13 +25,13 @@ def test_pairs_are_never_further_away(lengths):
     for n in (1, 7, 200):
         target, start = (np.stack([rng.integers(k, size=n) for k in lengths], axis=1) for _ in range(2))
         expected = pairs_of(target, lengths).astype(float)
-        found = refined(start, lengths, expected, rng)
+        found = refine(start, lengths, expected, rng)
         assert squares(found, lengths, expected) <= squares(start, lengths, expected)
         assert found.shape == start.shape
         assert (found >= 0).all()
         assert (found < np.array(lengths)).all()
         # What it was given is as it was.
-        assert np.array_equal(refined(target, lengths, expected, rng), target)
+        assert np.array_equal(refine(target, lengths, expected, rng), target)
 
 
 def test_no_single_change_is_left_that_would_help_much(monkeypatch):
@@ -39,7 +39,7 @@ def test_no_single_change_is_left_that_would_help_much(monkeypatch):
     rng, lengths = np.random.default_rng(3), (3, 3, 2)
     target, start = (np.stack([rng.integers(k, size=30) for k in lengths], axis=1) for _ in range(2))
     expected = pairs_of(target, lengths).astype(float)
-    found = refined(start, lengths, expected, rng)
+    found = refine(start, lengths, expected, rng)
     least = squares(found, lengths, expected)
     for row, (column, length) in itertools.product(range(30), enumerate(lengths)):
         for value in range(length):
@@ -66,4 +66,4 @@ def test_the_compiled_sweep_is_the_plain_one():
 
 
 def test_no_records():
-    assert refined(np.empty((0, 2), dtype=int), [2, 2], np.ones((4, 4)), np.random.default_rng(0)).shape == (0, 2)
+    assert refine(np.empty((0, 2), dtype=int), [2, 2], np.ones((4, 4)), np.random.default_rng(0)).shape == (0, 2)
