@@ -171,7 +171,7 @@ def test_two_categories_of_a_hellinger_mechanism(sensitivity):
 def test_more_categories_of_a_hellinger_mechanism_have_no_such_distribution_and_a_way_out():
     mechanism = HellingerMechanism(PRIOR, N, 0.8)
     output = mechanism.release(X, random_seed=1)
-    with pytest.raises(ArgumentError, match=r"no product over cells.*TruncatedNoiseMechanism.*log_likelihood"):
+    with pytest.raises(ArgumentError, match=r"not a product over cells.*TruncatedNoiseMechanism.*log_likelihood"):
         MechanismOutput(mechanism, output, prior=PRIOR)
     # The way out of the message: every possible data set, weighed.
     x = mechanism.candidates
