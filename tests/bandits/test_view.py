@@ -104,7 +104,7 @@ def test_a_transcript_that_contradicts_itself_is_refused(path, value, text_of_fa
     if path == ("released", 0):
         value.extend(before[1:])
     (tmp_path / "run.json").write_text(text_of_facts(facts), encoding="utf-8")
-    with pytest.raises((dirdp.errors.ReleaseError, dirdp.errors.UnattainableError), match=r"damaged|does not keep"):
+    with pytest.raises((dirdp.errors.ReleaseError, dirdp.errors.UnattainableError), match=r"damaged|does not satisfy"):
         dirdp.load(tmp_path / "run.json")
 
 
