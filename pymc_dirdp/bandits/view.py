@@ -260,7 +260,7 @@ class BanditView:
             digest=transcript.digest if transcript is not None else "",
             version=self._claim().library_version,
         )
-        odds = Line("odds of the truth", f"times {stated.odds}, about {stated.odds.secret}", 1)
+        odds = Line("posterior odds", f"times {stated.odds}, about {stated.odds.secret}", 1)
         return stated, {**facts, "Guarantee": [*facts["Guarantee"], odds]}
 
     def _published(self) -> "Transcript | None":

@@ -8,7 +8,7 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import marked
 from pymc_dirdp.curator.observed import observations
 from pymc_dirdp.curator.posterior import posterior_groups
-from pymc_dirdp.curator.realised import Distribution, errors_of, own_distribution, planned_numbers
+from pymc_dirdp.curator.realised import Distribution, errors_of, exact_posterior_of, planned_numbers
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model
@@ -86,16 +86,16 @@ def diagnose(
     draws, chains = integer(100, draws=draws), integer(1, chains=chains)
     model = root_model(model)
     stored, rng = open_release(release), generator(random_seed)
-    own_distributions, private = _distributions(stored, model)
-    distributions = {"non_private": own_distributions}
+    exact_posteriors, private = _distributions(stored, model)
+    distributions = {"non_private": exact_posteriors}
     # Noise on counts has no tempered posterior, so leave out the groups about it.
-    if tempered := len(private) == len(own_distributions):
+    if tempered := len(private) == len(exact_posteriors):
         distributions["private"] = tuple(private.values())
     draws_by_table = {
         name: {distribution.table.name: distribution.sample(chains, draws, rng) for distribution in several}
         for name, several in distributions.items()
     }
-    observed = observations([distribution.table for distribution in own_distributions], model)
+    observed = observations([distribution.table for distribution in exact_posteriors], model)
     groups: dict[str, xr.Dataset] = {}
     for name, several in distributions.items():
         table_groups = posterior_groups(several, draws_by_table[name], observed, model, rng)
@@ -105,7 +105,7 @@ def diagnose(
     if not tempered:
         groups["/private/posterior"] = _posterior_given(release, chains * draws, rng)
     # A table with a single category has no errors.
-    varying = tuple(distribution for distribution in own_distributions if distribution.table.n_categories > 1)
+    varying = tuple(distribution for distribution in exact_posteriors if distribution.table.n_categories > 1)
     groups |= errors_of(release, varying, private, rng)
     public = release_view["privacy"].attrs
     groups["/guarantee"] = xr.Dataset(
@@ -120,7 +120,7 @@ def _distributions(stored: LoadedRelease, model: pm.Model) -> tuple[tuple[Distri
     _refuse_several_tables(own_tables)
     distributions, private = [], {}
     for table in own_tables:
-        distribution, mechanism = own_distribution(table, model), stored.tables[table.name].mechanism
+        distribution, mechanism = exact_posterior_of(table, model), stored.tables[table.name].mechanism
         # Check that the counts satisfy `min_count`.
         mechanism.check(distribution.counts)
         distributions.append(distribution)

@@ -10,7 +10,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import marked
 from pymc_dirdp.curator.observed import Observed, axes_of, observations
-from pymc_dirdp.curator.realised import Distribution, own_distribution, variable
+from pymc_dirdp.curator.realised import Distribution, exact_posterior_of, variable
 from pymc_dirdp.models.graph import compile_plain
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
@@ -175,7 +175,7 @@ def exact_posterior(
     model = root_model(model)
     found_tables = tables(model)
     rng = generator(random_seed)
-    distributions = tuple(own_distribution(table, model) for table in found_tables)
+    distributions = tuple(exact_posterior_of(table, model) for table in found_tables)
     draws_by_table = {distribution.table.name: distribution.sample(1, draws, rng) for distribution in distributions}
     return marked(posterior_groups(distributions, draws_by_table, observations(found_tables, model), model, rng))
 

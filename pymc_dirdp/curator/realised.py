@@ -60,7 +60,7 @@ class Distribution:
         return log_dirichlet(self.prior, p)
 
 
-def own_distribution(table: Table, model: pm.Model) -> Distribution:
+def exact_posterior_of(table: Table, model: pm.Model) -> Distribution:
     """The model's own posterior of a table. This function reads the counts."""
     return Distribution(table, read_counts(find_observations([table], model)).astype(np.float64), table.prior, 1.0)
 

@@ -63,7 +63,7 @@ class Deployment:
         yield Line("odds", f"times {self.odds}", 0)
         yield Line("guarantee", f"{self.guarantee}{together}", 1)
         yield Line("protected", protected, 1)
-        yield Line("odds of the truth", f"times {self.odds}, about {self.odds.secret}", 1)
+        yield Line("posterior odds", f"times {self.odds}, about {self.odds.secret}", 1)
 
     @property
     def row(self) -> dict[str, Any]:

@@ -257,7 +257,7 @@ def _different_numbers(parsed: ParsedModel) -> list[str]:
         raise model_question(
             first,
             REFUSALS["different numbers"].reason.format(other=other),
-            f"Pass public={public_names} if anybody may know it, or disjoint= if different people stand behind them. "
+            f"Pass public={public_names} if anybody may know it, or disjoint= if they are of different people. "
             "If it is such a count, observe one variable with a category for each outcome, or ask for "
             "adjacency='add-remove', where the numbers of records are private.",
             Answer({"public": tuple(public)}, "if anybody may know these numbers"),

@@ -71,7 +71,7 @@ def test_what_is_stated_is_what_the_entries_keep_together():
     stated = deployment_of(*state_of(ledger))
     assert (stated.guarantee, stated.product, stated.digest) == (ledger.guarantee, "a, b", ledger.head)
     assert stated.description == "3 releases about the same people"
-    assert lines(ledger, "Guarantee", 1)["odds of the truth"].startswith(f"times {stated.odds}, about")
+    assert lines(ledger, "Guarantee", 1)["posterior odds"].startswith(f"times {stated.odds}, about")
 
 
 def test_entries_beyond_the_limit_have_no_guarantee():

@@ -176,7 +176,7 @@ def test_a_run_has_a_statement_that_its_file_has_too(bandit, tmp_path):
     assert f"about {protected}" in found.paragraph
     assert "by 2.72 at most." in found.paragraph
     lines = dict(found.lines)
-    assert {"guarantee", "protects", "holds if", "not covered", "odds of the truth", "noise"} <= set(lines)
+    assert {"guarantee", "protects", "holds if", "not covered", "posterior odds", "noise"} <= set(lines)
     assert found.entry["digest"] == bandit.transcript().digest
     assert (found.entry["epsilon"], found.entry["delta"]) == (1.0, 0.0)
 

@@ -14,7 +14,7 @@ from scipy.special import digamma, gammaln, rel_entr
 import pymc_dirdp as dirdp
 from pymc_dirdp.curator import posterior as posterior_tree
 from pymc_dirdp.curator.diagnostics import diagnose
-from pymc_dirdp.curator.realised import by_size, frequencies, own_distribution, simplex
+from pymc_dirdp.curator.realised import by_size, exact_posterior_of, frequencies, simplex
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.models.graph import PLAIN, evaluate
 from pymc_dirdp.models.observations import find_observations, read_counts
@@ -128,7 +128,7 @@ def test_the_prior_is_that_of_pymc_in_the_coordinates_of_samplers(whole):
     logp = model.compile_logp(vars=model.free_RVs, jacobian=True, mode=PLAIN)
     ours = np.zeros(len(points))
     for table in dirdp.tables(model):
-        rv, distribution = model[table.name], own_distribution(table, model)
+        rv, distribution = model[table.name], exact_posterior_of(table, model)
         backward = model.rvs_to_transforms[rv].backward
         for i, point in enumerate(points):
             value = evaluate(backward(pt.as_tensor(point[model.rvs_to_values[rv].name]), *rv.owner.inputs))

@@ -46,5 +46,5 @@ def test_lines_for_a_screen_and_for_a_page_have_one_source():
     by_depth = {depth: {line.label: line.text for line in lines if line.depth == depth} for depth in (0, 1)}
     assert by_depth[0] == {"protects": "every person", "at most": "0.5", "odds": f"times {found.odds}"}
     assert by_depth[1]["guarantee"] == f"{found.guarantee}, in all"
-    assert by_depth[1]["odds of the truth"] == f"times {found.odds}, about the records of one person"
+    assert by_depth[1]["posterior odds"] == f"times {found.odds}, about the records of one person"
     assert Line("protected", "every person at all", 1) in lines

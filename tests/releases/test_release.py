@@ -268,7 +268,7 @@ def test_a_plan_is_reported_before_any_count_is_read():
     assert before.startswith("Plan of a private posterior draw of p")
     after = str(dirdp.report(dirdp.sample(TARGET, hair_model()), full=True))
     assert before.splitlines()[2:11] == after.splitlines()[2:11]
-    guarantee = before[before.index("Guarantee") : before.index("  odds of the truth")]
+    guarantee = before[before.index("Guarantee") : before.index("  posterior odds")]
     equivalent = before[before.index("  delta 0.0001") : before.index("Mechanism")]
     assert guarantee in after
     assert equivalent in after
@@ -333,7 +333,7 @@ def test_nuts_on_the_tempered_model_gives_the_distribution_of_sample():
 def test_a_guarantee_of_any_size_can_be_reported(epsilon):
     """Found by fuzzing: exp(710) is no double."""
     plan = dirdp.plan(dirdp.ApproxDP(epsilon=epsilon, delta=1e-6), hair_model())
-    odds = dict(dict(dirdp.report(plan, full=True).sections)["Guarantee"])["odds of the truth"]
+    odds = dict(dict(dirdp.report(plan, full=True).sections)["Guarantee"])["posterior odds"]
     exact = math.exp(Odds(plan.composition, 1e-6, "a").log_factor)
     assert exact <= float(odds.split()[1]) <= 1.01 * exact, "from above"
 

@@ -46,8 +46,8 @@ def test_report_and_statement_give_one_number_for_the_odds(options, said):
     model = survey(100)
     release = planned_sample(TARGET, model, **options)
     factor = math.exp(Odds(dirdp.plan(TARGET, model, **options).composition, TARGET.delta, "a").log_factor)
-    full = dict(dict(dirdp.report(release, full=True).sections)["Guarantee"])["odds of the truth"]
-    assert full == dict(dirdp.statement(release).lines)["odds of the truth"]
+    full = dict(dict(dirdp.report(release, full=True).sections)["Guarantee"])["posterior odds"]
+    assert full == dict(dirdp.statement(release).lines)["posterior odds"]
     assert said in full
     (short,) = [line for line in str(dirdp.report(release)).splitlines() if line.startswith("  odds ")]
     for text in (full, short, dirdp.statement(release).paragraph):

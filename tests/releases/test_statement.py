@@ -166,7 +166,7 @@ def test_a_bounded_loss_has_no_exception():
     mechanism = GeometricMechanism(np.ones(3), 2.0)
     assert Odds(mechanism, 1e-6, "a").log_factor == mechanism.pure_epsilon
     release = dirdp.sample(dirdp.PureDP(epsilon=1.0), survey(), mechanism="geometric")
-    odds = dict(dirdp.statement(release).lines)["odds of the truth"]
+    odds = dict(dirdp.statement(release).lines)["posterior odds"]
     assert odds == "times 2.72 at most, about the records of one person"
 
 
@@ -180,7 +180,7 @@ def test_under_add_remove_the_odds_are_about_being_in_the_data():
 
 def stated_odds(ledger):
     """The factor of a ledger's statement, and the probability that it leaves out."""
-    odds = dict(dirdp.statement(ledger).lines)["odds of the truth"]
+    odds = dict(dirdp.statement(ledger).lines)["posterior odds"]
     factor, probability = re.match(
         r"times ([\d.e+]+) at most(?:, except with a probability of at most ([\d.e-]+))?", odds
     ).groups()
@@ -332,7 +332,7 @@ def test_a_release_and_its_ledger_say_the_same_of_whose_odds_they_are(tmp_path):
         pm.Multinomial("x", n=60, p=p, observed=[25, 35])
         release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", ledger=ledger)
     of_release, of_ledger = dirdp.statement(release), dirdp.statement(ledger)
-    odds = [dict(found.lines)["odds of the truth"].rpartition("about ")[2] for found in (of_release, of_ledger)]
+    odds = [dict(found.lines)["posterior odds"].rpartition("about ")[2] for found in (of_release, of_ledger)]
     assert odds[0] == odds[1] == "the records of one person"
     # An underscore within a word is none of Markdown's signs, and a title is one of what is published.
     assert "p_sex" in str(of_release)

@@ -128,7 +128,7 @@ def test_a_guarantee_that_does_not_follow_is_found_and_not_repeated(releases, ed
     assert "guarantee" in [check.name for check in found.checks if not check.passed]
     text = str(dirdp.report(release, full=True))
     assert "does not follow" in " ".join(text[: text.index("===")].split())
-    assert "odds of the truth" not in text
+    assert "posterior odds" not in text
     for use in (dirdp.estimate, dirdp.analyse, dirdp.statement):
         with pytest.raises(ReleaseError, match=r"does not follow|does not verify"):
             use(release)

@@ -265,7 +265,7 @@ def test_what_no_file_can_show_is_said_in_the_same_words_everywhere():
 def odds(release):
     """What the report says of the odds, as one line."""
     text = " ".join(str(dirdp.report(release, full=True)).split())
-    return text[text.index("odds of the truth") :].split(" Equivalent ")[0]
+    return text[text.index("posterior odds") :].split(" Equivalent ")[0]
 
 
 def test_a_pure_guarantee_has_no_probability_in_its_sentence(releases):
