@@ -465,7 +465,7 @@ def mean_over_records():
         (many_codes, {"levels": {"x": 100_000}}, "100000 cells|max_cells"),
         (one_batch, {}, "total_size"),
         (taken_name, {"adjacency": "add-remove"}, "Rename it"),
-        (two_of_the_same_people, {"public": True}, "another variable observes"),
+        (two_of_the_same_people, {"public": True}, "observations of another variable"),
         (covariate_in_both, {"public": True, "levels": {"x": 3}}, "public and private"),
         (prior_from_data, {"public": ["x"]}, "prior that reads"),
         (mean_over_records, {"levels": {"x": 3}}, "mean of a covariate"),
@@ -680,7 +680,7 @@ def test_person_effects_are_refused_where_their_number_is_private():
         ("hierarchical_logit", {"support": {"y": [0, 2]}}, "do not add up to 1"),
         ("successes_of_groups", {"public": []}, "number of trials for each"),
         ("log_linear_table", {"contribution": None}, "contribution=1"),
-        ("cases", {"adjacency": "replace-one"}, "add-remove"),
+        ("cases", {"adjacency": "replace-one"}, "Leave adjacency='replace-one' out"),
         ("cases", {"count_variables": ["z"]}, "observed variable in count_variables"),
         ("latent_class", {"support": None}, "list of all of them"),
         ("latent_class", {"unit": "person"}, "unit"),
@@ -780,7 +780,7 @@ def test_a_variable_without_the_unit_is_refused():
         p = pm.Beta("p", 1, 1)
         pm.Bernoulli("y", p=p, observed=[0, 1, 1, 0], dims="person")
         pm.Bernoulli("z", p=p, observed=[0, 1, 1, 0])
-    with pytest.raises(ArgumentError, match="'z' has no unit='person'"):
+    with pytest.raises(ArgumentError, match="'z' lacks the axis of unit='person'"):
         dirdp.private_model(PURE, model, unit="person")
 
 
