@@ -14,6 +14,7 @@ from scipy.special import betaincinv
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.display import Facts, LabelledResult, Sections, clip, dots, select_lines
 from pymc_dirdp.errors import DirdpError, quote
+from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.releases.claims import Claiming
 from pymc_dirdp.releases.facts import lines_of, no_guarantee, title_of
 from pymc_dirdp.releases.inference_setup import inferences
@@ -117,15 +118,28 @@ def _sections(facts: Facts) -> tuple[tuple[str, Lines], ...]:
     return tuple((heading, lines) for heading, lines in sections if lines)
 
 
-def _picture(release: xr.DataTree, *, level: float = 0.95, most_dots: int = 16, most_cells: int = 200) -> str:
-    """A picture of the inference, the prior and the draw. It is empty if the tables are too large.
+def _picture(
+    release: xr.DataTree,
+    *,
+    level: float = 0.95,
+    most_dots: int = 16,
+    most_cells: int = 200,
+    most_totals: int = 100_000,
+) -> str:
+    """A picture of the inference, the prior and the draw. It is empty if the inference takes more than about a second.
 
-    The picture has at most `most_dots` cells. Inference on `most_cells` cells in all tables takes a second.
+    The picture has at most `most_dots` cells, and all tables at most `most_cells`. A draw says little about the private
+    total of a row, so inference sums over the possible totals of all rows, at most `most_totals`.
     """
     stored = open_release(release)
     (name, table), *_ = stored.tables.items()
     sizes = [table.prior.size for table in stored.tables.values()]
-    if sizes[0] > most_dots or sum(sizes) > most_cells:
+    totals = sum(
+        table.prior[..., 0].size * (table.n_records or 0)
+        for table in stored.tables.values()
+        if table.mechanism.output_kind is Draws and table.prior.ndim > 1 and not table.totals
+    )
+    if sizes[0] > most_dots or sum(sizes) > most_cells or totals > most_totals:
         return ""
     try:
         estimate = inferences(release, {}, {}, None, same_records=True).distributions.estimate([level])[name]

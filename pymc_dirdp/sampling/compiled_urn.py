@@ -80,8 +80,8 @@ def urns_in_jumps(
 
     # The use of threads and the work of each are public.
     cores = (os.cpu_count() or 1) if bits.of_the_system else 1
-    # Four parts for each core.
-    length = -(-len(counts) // (cores * 4 if cores > 1 else 1))
+    # Four parts for each core, and none without urns.
+    length = max(1, -(-len(counts) // (cores * 4 if cores > 1 else 1)))
     with ThreadPoolExecutor(cores) as threads:
         tasks = [threads.submit(work, i, Bits() if cores > 1 else bits) for i in range(0, len(counts), length)]
     for task in tasks:

@@ -250,6 +250,26 @@ def test_no_picture_where_nothing_can_be_inferred_or_read():
         assert "<svg" not in report._repr_html_()
 
 
+def test_a_notebook_shows_a_release_of_any_number_of_records_at_once(monkeypatch):
+    """Found by a test of secrets: a draw of two rows of 6e8 records was inferred for minutes before it was shown."""
+
+    def rows_of(n):
+        with pm.Model() as model:
+            p = pm.Dirichlet("p", [[1.0, 2, 1], [1, 1, 3]])
+            pm.Multinomial("x", n=n, p=p, observed=[[n - 10, 7, 3], [n - 20, 9, 11]])
+        return page_of(dirdp.sample(dirdp.RenyiDP(order=2, epsilon=1e-4), model, contribution=1))
+
+    def page_of(release):
+        return release._repr_html_().partition("<details>")[0]  # The groups have icons.
+
+    assert "<svg" in rows_of(100)
+    assert "<svg" in page_of(dirdp.sample(TARGET, survey(10**9)))
+    monkeypatch.setattr("pymc_dirdp.releases.report.inferences", lambda *_, **__: pytest.fail("It takes minutes."))
+    page = rows_of(10**8)
+    assert "<svg" not in page
+    assert "protects" in page
+
+
 def test_a_ledger_has_a_report_also_if_it_is_empty():
     """What is left is what the limit allows."""
     ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.0))

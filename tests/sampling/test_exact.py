@@ -144,3 +144,15 @@ def test_many_records_are_no_error_under_add_remove():
     mechanism = dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 0.1, adjacency="add-remove")
     y = mechanism.sample([2**53, 2**53], steps=100)
     assert np.all(np.abs(y - 0.5) < 0.25)
+
+
+@pytest.mark.parametrize("records", list(itertools.product([10, 2**24], repeat=2)), ids=str)
+def test_rows_with_more_or_fewer_records_than_steps(records):
+    """Found by attack: if all rows had more records than the urn has steps, the compiled sampler had no urns."""
+    steps = 2**23
+    counts = np.array([[n // 2, n - n // 2] for n in records])
+    (synthetic,) = synthetic_counts(np.ones((2, 2)), 1.0, counts, steps=steps, draws=1, bits=Bits(5))
+    assert synthetic.sum(axis=1).tolist() == [steps, steps]
+    # Shares of Dirichlet(n / 2 + 1, n / 2 + 1), whose multinomial noise adds 1 / (4 steps) at most.
+    deviation = np.sqrt(0.25 / (np.array(records) + 3.0) + 0.25 / steps)
+    assert np.all(np.abs(synthetic[:, 0] / steps - 0.5) < 5 * deviation)
