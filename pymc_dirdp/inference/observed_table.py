@@ -310,7 +310,7 @@ def pooled(tables: Sequence[ObservedTable], *, own_prior: bool) -> ObservedTable
         ):
             if a != b:
                 raise ArgumentError(
-                    f"The table {first.name!r} has a different {what} in another release, so the releases are not "
+                    f"The table {first.name!r} does not have the same {what} in another release, so they are not "
                     "about the same records. Analyse each release separately."
                 )
         totals = [[(rows.tolist(), total) for rows, total in blocks] for blocks in (first.blocks, table.blocks)]

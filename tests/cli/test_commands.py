@@ -987,8 +987,13 @@ def typed(draw):
             first = draw(st.sampled_from([*names, "both"]))
             words += [option, f"{first}={','.join(draw(several))}"]
     for option, values in SOMETIMES.items():
-        if draw(st.integers(0, 9)) == 0:
+        # Ends of a range are drawn more often.
+        if draw(st.integers(0, 9)) == 7:
             words.append(f"{option}={draw(st.sampled_from(values))}")
+    # More than one record of a person is counted only where their number is private.
+    typed_options = {word.partition("=")[0] for word in words}
+    if "--unit" in typed_options and "--n-records" not in typed_options and draw(st.integers(0, 3)):
+        words.append("--n-records=592")
     return words
 
 

@@ -65,7 +65,7 @@ def test_a_release_can_be_checked_written_and_read(release, network, tmp_path):
     assert release["posterior"].sizes["draw"] == 1
     assert release["posterior"]["p_c"].dims == ("chain", "draw", "a", "b", "c")
     np.testing.assert_allclose(release["posterior"]["p_c"].sum("c"), 1.0)
-    assert "no draw" in release.attrs["estimate"]
+    assert "not a draw" in release.attrs["estimate"]
     noisy = release["mechanism/p_c"]
     assert noisy["noisy_counts_0_2"].dims == ("a", "c")
     assert noisy["noisy_counts_0_1_2"].dims == ("a", "b", "c")
@@ -426,7 +426,7 @@ REFUSED = {
         {"contribution": 2, "weights": {"rate": 2}},
         {"contribution": 2},
         ArgumentError,
-        "names",
+        "weights divide the guarantee among tables",
     ),
 }
 
@@ -487,8 +487,8 @@ def test_few_records_and_no_noise(network):
 def test_a_plan_of_marginals_states_one_estimate(network, tmp_path, text_of_facts):
     """Found by attack: an edited plan stated two draws, and its release too, which holds one estimate."""
     plan = dirdp.plan(TARGET, network, **MARGINALS)
-    with pytest.raises(ArgumentError, match="one estimate"):
+    with pytest.raises(ArgumentError, match="a single estimate"):
         replace(plan, released_draws=2)
     (tmp_path / "plan.json").write_text(text_of_facts(plan.facts | {"released_draws": 2}), encoding="utf-8")
-    with pytest.raises(ArgumentError, match="one estimate"):
+    with pytest.raises(ArgumentError, match="a single estimate"):
         dirdp.load(tmp_path / "plan.json")

@@ -192,7 +192,7 @@ def test_add_remove_keeps_the_number_of_records_private(numbers_in):
     plan = dirdp.plan(TARGET, hair_model(), adjacency="add-remove", mechanism=Dirichlet(strategy="temper"))
     assert plan.parts[0].n_records is None
     # Nobody spoke of a strategy, so the error does not, and its ways out work.
-    with pytest.raises(dirdp.errors.ArgumentError, match=r"^The best Dirichlet draw .* pass n_records=.*'geometric'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"^The best Dirichlet draw .* Pass n_records=.*'geometric'"):
         dirdp.plan(TARGET, hair_model(), adjacency="add-remove")
     assert dirdp.plan(TARGET, hair_model(), adjacency="add-remove", mechanism="geometric").parts
     release = dirdp.sample(TARGET, hair_model(), adjacency="add-remove", n_records=1000)

@@ -125,10 +125,10 @@ def test_one_table_that_is_the_same_by_chance_does_not_make_two_releases_one():
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (lambda: released(labels=("black", "red", "brown")), "another labels"),
-        (lambda: released(dim="eyes"), "another labels"),
-        (lambda: released(counts=[7, 4, 2]), "another number of records"),
-        (lambda: released(counts=[7, 5], prior=[1, 1], labels=("a", "b")), "another shape"),
+        (lambda: released(labels=("black", "red", "brown")), "not have the same labels"),
+        (lambda: released(dim="eyes"), "not have the same labels"),
+        (lambda: released(counts=[7, 4, 2]), "not have the same number of records"),
+        (lambda: released(counts=[7, 5], prior=[1, 1], labels=("a", "b")), "not have the same shape"),
         (lambda: released(prior=[1, 1, 1]), "different priors of 'p'.*prior="),
         (lambda: released(adjacency="add-remove", n_records=12), "different adjacencies"),
         (two_tables, "tables p and another p, q"),
