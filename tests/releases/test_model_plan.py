@@ -121,7 +121,8 @@ def test_tables_that_agree_by_chance_are_released():
 )
 def test_the_same_records_are_no_different_people(model, said):
     with pytest.raises(
-        UnsupportedModelError, match=r"hold the same data|what another variable observes|the observations of a variable"
+        UnsupportedModelError,
+        match=r"hold the same data|the observations of another variable|the observations of a variable",
     ):
         dirdp.private_model(PURE, model, **APART, **said)
 
