@@ -59,13 +59,13 @@ def test_planning_has_a_bar(monkeypatch, shown):
     """Also within `sample`, whose `progressbar=` decides for both."""
     screen = terminal(monkeypatch)
     module = import_module("pymc_dirdp.releases.plan")
-    waited, choose = [], module._chosen
+    waited, choose = [], module._choose_mechanisms
 
     def slow(*args, **options):
         waited.append(wait_for(screen, "plan") if shown else time.sleep(0.2))
         return choose(*args, **options)
 
-    monkeypatch.setattr(module, "_chosen", slow)
+    monkeypatch.setattr(module, "_choose_mechanisms", slow)
     with pm.Model():
         pm.Multinomial("x", n=5, p=pm.Dirichlet("p", np.ones(2)), observed=[2, 3])
         dirdp.plan(dirdp.PureDP(epsilon=1.0), mechanism="geometric", progressbar=shown)

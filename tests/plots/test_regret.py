@@ -131,5 +131,5 @@ def test_without_a_batch_there_is_no_regret_to_show():
     everyday = dirdp.ThompsonSampler(
         ["a", "b"], dirdp.ApproxDP(epsilon=1.0, delta=1e-6), schedule="every-round", horizon=5
     )
-    with pytest.raises(dirdp.errors.ArgumentError, match="Use batches"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="to use batches"):
         dirdp.plots.plot_regret(everyday)
