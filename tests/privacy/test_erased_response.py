@@ -1,8 +1,7 @@
-"""Erased randomised response: by its definition, and against the chains that it bounds."""
+"""Erased randomised response: chains of steps and many blocks; `test_contract.py` has what can be listed."""
 
 import math
 
-import mpmath
 import numpy as np
 import pytest
 
@@ -10,69 +9,13 @@ from pymc_dirdp.privacy.bounded_loss import ErasedResponse, RandomisedResponse, 
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 
-EPSILONS, ORDERS = (0.0, 0.2, 0.65, 1.1), (1.0, 1.2, 3.0, 40.0)
-
-
-def independent(u):
-    """What two independent cells of noise keep."""
-    return (1 + math.exp(-u / 2)) ** -2
-
-
-def single(u, true_share):
-    with np.errstate(divide="ignore"):
-        p = np.log([true_share, max(1 - true_share * (1 + math.exp(-u)), 0.0), true_share * math.exp(-u)])
-    return FiniteDistributions(p, p[::-1])
-
-
-def above(bound, truth, slack):
-    assert truth <= bound <= truth * (1 + slack) + 1e-300
-
-
-@pytest.mark.parametrize(
-    ("u", "true_share"), [(0.7, 0.4), (1.5, 0.3), (0.7, independent(0.7)), (3.0, 1 / (1 + math.exp(-3)))]
-)
-def test_one_step_is_its_definition(u, true_share):
-    curve, distribution = ErasedResponse(u, true_share), single(u, true_share)
-    for epsilon in EPSILONS:
-        above(curve.delta(epsilon), distribution.delta(epsilon) * (1 - 1e-15), 1e-13)
-    for order in ORDERS:
-        above(curve.renyi(order), distribution.renyi(order) * (1 - 1e-15), 1e-13)
-    assert curve._renyi(math.inf) == curve.pure_epsilon >= u
-    for omega in (1.5, 20.0, math.inf):
-        orders = np.geomspace(1.0001, min(omega, 200.0), 40)
-        largest = max(distribution.renyi(order) / order for order in orders.tolist())
-        assert largest <= curve.rho(omega) <= max(largest, distribution.renyi(1.0)) * 1.02
-
-
-def test_nothing_erased_and_two_independent_cells_are_randomised_responses():
-    for ours, theirs in (
-        (ErasedResponse(0.7, 1 / (1 + math.exp(-0.7))), RandomisedResponse(0.7)),
-        (ErasedResponse(0.7, independent(0.7)), RandomisedResponse(0.35, 2)),
-    ):
-        for epsilon in EPSILONS:
-            above(ours.delta(epsilon), theirs.delta(epsilon) * (1 - 1e-14), 1e-13)
-        for order in ORDERS:
-            above(ours.renyi(order), theirs.renyi(order) * (1 - 1e-14), 1e-13)
-        above(ours.rho(7.0), theirs.rho(7.0) * (1 - 1e-14), 1e-13)
-
-
-@pytest.mark.parametrize("steps", [2, 3, 8])
-def test_a_chain_without_erasure_is_noise_on_one_cell(steps):
-    u, k = 0.7, np.arange(-400, 401)
-    p, q = (-np.abs(k - shift) * u for shift in (0, steps))
-    distributions = FiniteDistributions(*(log - np.logaddexp.reduce(log) for log in (p, q)))
-    curve = ErasedResponse(u, 1 / (1 + math.exp(-u)), steps)
-    for epsilon in (*EPSILONS, (steps - 0.1) * u):
-        above(curve.delta(epsilon), distributions.delta(epsilon) * (1 - 1e-14), 1e-12)
-    for order in ORDERS:
-        above(curve.renyi(order), distributions.renyi(order) * (1 - 1e-14), 1e-12)
-    assert distributions.rho(9.0) * 0.99 <= curve.rho(9.0) <= distributions.rho(9.0) * 1.01
+EPSILONS = (0.0, 0.2, 0.65, 1.1)
 
 
 @pytest.mark.parametrize("true_share", [0.3, 0.4, 0.56])
 def test_a_chain_has_the_power_of_its_tests(true_share):
     """By the largest power at each level, applied again and again on a fine grid of levels."""
-    u, levels = 0.4, np.concatenate([[0.0], np.geomspace(1e-9, 0.5, 300_000), np.linspace(0.5, 1, 100_001)[1:]])
+    u, levels = 0.4, np.concatenate([[0.0], np.geomspace(1e-9, 0.5, 100_000), np.linspace(0.5, 1, 50_001)[1:]])
     powers = levels
     for _ in range(5):
         lines = [math.exp(u) * powers, powers + true_share * -math.expm1(-u), 1 - math.exp(-u) * (1 - powers)]
@@ -94,9 +37,9 @@ def test_many_steps_at_a_time_lose_more_and_little_more(monkeypatch):
     assert huge.pure_epsilon == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("steps", [1, 3])
-def test_several_blocks_are_a_product(steps):
-    one, blocks = ErasedResponse(0.4, 0.42, steps), 4
+def test_several_blocks_are_a_product():
+    steps, blocks = 3, 4
+    one = ErasedResponse(0.4, 0.42, steps)
     times, masses = one._block_distribution
     log = np.log(masses)
     middle = np.log([1 - masses.sum() - np.sum(masses * np.exp(-times * 0.4))])
@@ -104,9 +47,9 @@ def test_several_blocks_are_a_product(steps):
     product = product_of([FiniteDistributions(distribution, distribution[::-1])] * blocks)
     several = ErasedResponse(0.4, 0.42, steps, blocks)
     for epsilon in EPSILONS:
-        above(several.delta(epsilon), product.delta(epsilon) * (1 - 1e-12), 1e-9)
-    for order in ORDERS:
-        assert several.renyi(order) == pytest.approx(blocks * one.renyi(order), rel=1e-14)
+        exact = product.delta(epsilon)
+        assert exact * (1 - 1e-12) <= several.delta(epsilon) <= exact * (1 + 1e-9)
+    assert several.renyi([1.0, 3.0, 40.0]) == pytest.approx(blocks * one.renyi([1.0, 3.0, 40.0]), rel=1e-14)
     exact = [several.delta(epsilon) for epsilon in EPSILONS]
     other = erased_responses(0.4, 0.42, steps, blocks, math.inf, max_values=1)
     assert isinstance(other, Composition)
@@ -140,15 +83,3 @@ def test_extreme_losses():
             curve = ErasedResponse(u, 0.4, 3)
             assert 0 <= curve.renyi(order) <= curve.pure_epsilon
         assert curve.rho(5.0) >= curve.renyi(1.0)
-
-
-@pytest.mark.parametrize("order", [1 + 1e-9, 1.3, 2.0, 40.0, 5000.0])
-@pytest.mark.parametrize("u", [1e-5, 0.3, 4.0, 300.0])
-def test_divergences_with_60_digits(u, order):
-    true_share = 0.9 / (1 + math.exp(-u))
-    with mpmath.workdps(60):
-        p, loss, a = mpmath.mpf(true_share), mpmath.mpf(u), mpmath.mpf(order)
-        mean = 1 + p * (mpmath.exp((a - 1) * loss) - 1) + p * mpmath.exp(-loss) * (mpmath.exp((1 - a) * loss) - 1)
-        truth = mpmath.log(mean) / (a - 1)
-        found = ErasedResponse(u, true_share).renyi(order)
-        assert truth <= found <= truth * (1 + mpmath.mpf(1e-12)) + mpmath.mpf(1e-13) / (a - 1)
