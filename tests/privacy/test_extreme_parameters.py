@@ -1,8 +1,4 @@
-"""Curves at the ends of what is allowed: large parameters, large r, coarse grids, persons who change groups.
-
-The oracle is the inversion of the moment generating function of the loss, which is a ratio of Gamma functions, on a
-line through its saddle point with 130 digits. Nothing of it is shared with the library.
-"""
+"""Curves at the ends of what is allowed: large parameters, large r, coarse grids, persons who change groups."""
 
 import math
 import pickle
@@ -22,77 +18,37 @@ from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.divergences import LogitLoss
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.guarantees import ApproxDP, RenyiDP
-from pymc_dirdp.privacy.people import Contribution
-
-
-def hockey_stick(removed: list[tuple[float, float]], added: list[tuple[float, float]], epsilon: float) -> float:
-    """The divergence at epsilon if cells (a, r) lose and others gain.
-
-    `E[1 - exp(epsilon - L)]_+` is the integral of `E exp(z L) exp(-z epsilon) / (z (z + 1))` over a line, by 2 pi i.
-    """
-    with mp.workdps(130):
-        losing, gaining = ([(mp.mpf(a), mp.mpf(r)) for a, r in cells] for cells in (removed, added))
-
-        def log_moment(z):
-            ratio = mp.fsum(z * (mp.loggamma(a + r) - mp.loggamma(a)) for a, r in losing)
-            ratio -= mp.fsum(z * (mp.loggamma(a + r) - mp.loggamma(a)) for a, r in gaining)
-            ratio += mp.fsum(mp.loggamma(a - r * z) - mp.loggamma(a) for a, r in losing)
-            return ratio + mp.fsum(mp.loggamma(a + r + r * z) - mp.loggamma(a + r) for a, r in gaining)
-
-        def rises(z):
-            slope = mp.fsum(mp.loggamma(a + r) - mp.loggamma(a) - r * mp.digamma(a - r * z) for a, r in losing)
-            slope += mp.fsum(mp.loggamma(a) - mp.loggamma(a + r) + r * mp.digamma(a + r + r * z) for a, r in gaining)
-            return slope - epsilon - 1 / z - 1 / (1 + z) > 0
-
-        low, high = mp.mpf("1e-40"), min([a / r for a, r in losing] or [mp.mpf("1e40")])
-        for _ in range(200):
-            middle = mp.sqrt(low * high)
-            low, high = (low, middle) if rises(middle) else (middle, high)
-        bend = mp.fsum(r**2 * mp.psi(1, a - r * low) for a, r in losing)
-        bend += mp.fsum(r**2 * mp.psi(1, a + r + r * low) for a, r in gaining)
-        step = 1 / (4 * mp.sqrt(bend + low**-2 + (1 + low) ** -2))
-        at_saddle = log_moment(low) - low * epsilon
-
-        def term(k):
-            z = mp.mpc(low, k * step)
-            return (mp.exp(log_moment(z) - z * epsilon - at_saddle) / (z * (1 + z))).real
-
-        total, first, k = term(0) / 2, abs(term(0)), 1
-        while k < 20 or max(abs(term(k)), abs(term(k + 3))) > 1e-18 * first:
-            total, k = total + term(k), k + 1
-            assert k < 2000
-        return float(total * step / mp.pi * mp.exp(at_saddle))
-
-
-LARGE = [
-    (1e4, 1e4, 3.0),
-    (12345.0, 9e7, 40.0),
-    (1e6, 1e6, 30.0),
-    (1e12, 1e12, 1.0),
-    (1e12, 2e12, 1e5),
-    (1e16, 1e16, 1e7),
-    (1e24, 3e24, 1e11),
-    (1e32, 1e32, 1e15),
-    (1e90, 1e91, 3e44),
-]
+from tests.oracles import gamma_hockey_stick
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("a", "b", "r"), LARGE)
-@pytest.mark.parametrize("deviations", [-1.0, 2.0, 6.0])
+@pytest.mark.parametrize(
+    ("a", "b", "r", "deviations"),
+    [
+        (3e3, 4.5e3, 100.0, 1.5),
+        (1e4, 1e4, 3.0, -1.0),
+        (12345.0, 9e7, 40.0, 6.0),
+        (1e6, 1e6, 30.0, 2.0),
+        (1e12, 1e12, 1.0, 0.0),
+        (1e12, 2e12, 1e5, 6.0),
+        (1e16, 1e16, 1e7, -1.0),
+        (1e24, 3e24, 1e11, 2.0),
+        (1e32, 1e32, 1e15, 6.0),
+        (1e90, 1e91, 3e44, 2.0),
+    ],
+)
 def test_large_parameters(a, b, r, deviations):
     """At 1e12 a delta came out too small by 2e-8, at 1e30 by all of it, and at 1e28 it was above 1."""
-    pair = DominatingPair(a, b, r)
-    divergence = pair.renyi(1.0)
+    divergence = DominatingPair(a, b, r).renyi(1.0)
     epsilon = abs(divergence + deviations * math.sqrt(2 * divergence))
-    # Deltas are rounded up by 3e-11.
-    up = {"rtol": 1e-12}
-    assert_allclose(pair.delta(epsilon) / (1 + 3e-11), hockey_stick([(a, r)], [(b, r)], epsilon), **up)
-    assert_allclose(
-        DominatingPair(a, math.inf, r).delta(epsilon) / (1 + 3e-11), hockey_stick([(a, r)], [], epsilon), **up
-    )
-    appearing = DominatingPair(math.inf, a, r).delta(epsilon)
-    assert_allclose(appearing / (1 + 3e-11), hockey_stick([], [(a, r)], epsilon), **up)
+    for pair, removed, added in (
+        (DominatingPair(a, b, r), [(a, r)], [(b, r)]),
+        (DominatingPair(a, math.inf, r), [(a, r)], []),
+        (DominatingPair(math.inf, a, r), [], [(a, r)]),
+    ):
+        exact = gamma_hockey_stick(removed, added, epsilon)
+        # Raised by 3e-11, or by the errors of two tails.
+        assert exact <= pair.delta(epsilon) <= exact * (1 + (4e-11 if a >= 1e4 else 1e-9))
 
 
 @pytest.mark.parametrize("b", [1e4, 3e4])
@@ -115,7 +71,7 @@ def test_inflation_keeps_its_guarantee_with_130_digits():
     mechanism = calibrate(guarantee, prior=[1, 1], mechanism=Dirichlet(strategy="inflate"))
     assert mechanism.alpha.min() > 1e9
     a, b = sorted(mechanism.alpha.tolist())
-    assert hockey_stick([(a, 1.0)], [(b, 1.0)], guarantee.epsilon) <= guarantee.delta
+    assert gamma_hockey_stick([(a, 1.0)], [(b, 1.0)], guarantee.epsilon) <= guarantee.delta
 
 
 def test_mechanisms_with_large_parameters_can_be_pickled():
@@ -153,23 +109,19 @@ def test_a_large_r_guarantees_nothing(r):
         DominatingPair(0.01, 1e5, 1e-5),
     ],
 )
-@pytest.mark.parametrize("share", [1e-3, 0.06, 0.125, 0.5, 2.0, 10.0, 60.0, 1000.0])
-def test_coarse_grids(pair, share):
+def test_coarse_grids(pair):
     """In a composition with a mechanism that loses more, a step may be longer than this loss has digits for.
 
     Oracle: each point by itself.
     """
-    step, points = share * math.sqrt(2 * pair.renyi(1.0)), 60
-    there, back = (way._deltas(step * np.arange(points)) for way in (pair, pair._reversed))
-    epsilons = step * np.arange(points)
-    found = [(there, pair.delta(epsilons))]
-    if pair.gains == math.inf:
-        found.append((back, DominatingPair(math.inf, pair.loses, pair.r).delta(epsilons)))
-    for grid, curve in found:
-        assert_allclose(grid, curve, rtol=1e-11, atol=1e-280)
+    for share in (1e-3, 0.06, 0.5, 2.0, 60.0, 1000.0):
+        epsilons = share * math.sqrt(2 * pair.renyi(1.0)) * np.arange(30)
+        assert_allclose(pair._deltas(epsilons), pair.delta(epsilons), rtol=1e-11, atol=1e-280)
+        back = DominatingPair(pair.gains, pair.loses, pair.r)
+        assert_allclose(pair._reversed._deltas(epsilons), back.delta(epsilons), rtol=1e-11, atol=1e-280)
 
 
-@pytest.mark.parametrize(("step", "points"), [(3.0, 2**15 + 2), (0.3, 2**15 + 2), (100.0, 9)])
+@pytest.mark.parametrize(("step", "points"), [(0.3, 2**15 + 2), (100.0, 9)])
 def test_a_long_grid_is_one_pass(step, points, monkeypatch):
     """From 2**15 points on each was an integral of its own, and a delta took two minutes."""
     pair = DominatingPair(0.001, math.inf, 4.7)
@@ -179,7 +131,7 @@ def test_a_long_grid_is_one_pass(step, points, monkeypatch):
     )
     there, back = (way._deltas(step * np.arange(points)) for way in (pair, pair._reversed))
     assert len(alone) <= 10
-    places = np.unique(np.geomspace(1, points - 1, 30).astype(int))
+    places = np.unique(np.geomspace(1, points - 1, 12).astype(int))
     assert_allclose(there[places], pair.delta(step * places), rtol=1e-11, atol=1e-280)
     assert_allclose(back[places], DominatingPair(math.inf, 0.001, 4.7).delta(step * places), rtol=1e-11, atol=1e-280)
 
@@ -214,13 +166,9 @@ def test_parameters_without_curves_in_doubles_are_refused():
         calibrate(RenyiDP(order=2, epsilon=1), prior=[1e-200, 1], mechanism=Dirichlet(strategy="temper"))
     with pytest.raises(ArgumentError, match="min_count"):
         DirichletMechanism([1, 1], 1.0, min_count=1e300)
-    for records in (2**60, 10**20):
-        with pytest.raises(ArgumentError, match="records"):
-            Contribution(records)
     # Integers beyond all doubles ended in an OverflowError.
-    for call in (lambda: Contribution(10**400), lambda: DirichletMechanism([1, 1], 10**400)):
-        with pytest.raises(ArgumentError):
-            call()
+    with pytest.raises(ArgumentError):
+        DirichletMechanism([1, 1], 10**400)
     with pytest.raises(ArgumentError, match="epsilon"):
         DirichletMechanism([1, 1], 1.0).delta(10**400)
     for parameter in (1e-300, 1e-200, 1e200, 1e300):
@@ -228,11 +176,9 @@ def test_parameters_without_curves_in_doubles_are_refused():
             DiscreteGaussianMechanism([1, 1], parameter)
 
 
-def test_a_loss_that_is_no_number_is_beyond_every_guarantee():
-    assert log_ratio_to_budget(math.nan, 1.0) == math.inf
-
-
-def test_discrete_gaussian_noise_at_the_largest_epsilon():
+def test_losses_beyond_the_doubles():
     """A product beyond the doubles made a bound no number, and a fraction of it an OverflowError."""
     assert 0 < DiscreteGaussianMechanism([1, 1], 4.7e23, contribution=3).delta(1e300) < 1e-300
     assert 0 < DiscreteGaussianMechanism([1, 1], 2000.0).delta(1.7e308) < 1e-300
+    # A loss that is no number is beyond every guarantee.
+    assert log_ratio_to_budget(math.nan, 1.0) == math.inf
