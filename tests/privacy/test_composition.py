@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 
-import mpmath
 import mpmath as mp
 import numpy as np
 import pytest
@@ -15,10 +14,11 @@ from scipy.special import betaln, gammaln, loggamma, polygamma
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.privacy.composition import Composition, Parallel
-from pymc_dirdp.privacy.curves import Bounded, LossCurves, epsilon_at
+from pymc_dirdp.privacy.curves import Bounded, LossCurves, NoLoss, epsilon_at
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss
+from tests.oracles import beta_hockey_stick, normal_hockey_stick
 
 SMALL = DirichletMechanism([1.0, 1.0, 1.0], 0.05)
 UNEVEN = DirichletMechanism([[0.4, 2.0], [3.0, 1.0]], 0.02)
@@ -32,47 +32,55 @@ def test_one_release_keeps_its_exact_curves():
     assert alone.rho(4) == SMALL.rho(4)
 
 
-def test_divergences_add():
+def test_divergences_add_and_equal_curves_are_counted_together():
     both = Composition(((SMALL, 3), (UNEVEN, 1)))
     assert both.renyi(4) == pytest.approx(3 * SMALL.renyi(4) + UNEVEN.renyi(4), rel=1e-14)
     assert both.rho(4) == pytest.approx(3 * SMALL.rho(4) + UNEVEN.rho(4), rel=1e-14)
     assert both.satisfies(RenyiDP(order=4, epsilon=both.renyi(4)))
-
-
-def test_equal_curves_are_counted_together():
     spelled = Composition(((SMALL, 1), (DirichletMechanism(np.ones((5, 2)), 0.05), 1), (SMALL, 1)))
     assert spelled.delta(0.4) == Composition(((SMALL, 3),)).delta(0.4)
+
+
+def test_a_composition_in_a_composition_is_that_of_its_parts():
+    pair = DominatingPair(0.5, 50.0, 0.02)
+    draws = Composition(((pair, 30),))
+    nested = Composition(((Composition(((draws, 1),)), 1), (draws, 1)))
+    assert nested.delta(1.0) == Composition(((pair, 60),)).delta(1.0)
+    assert Composition(((Composition(((draws, 1),)), 1),)).delta(1.0) == draws.delta(1.0)
 
 
 @pytest.mark.parametrize(("mechanism", "times"), [(SMALL, 2), (SMALL, 24), (UNEVEN, 8), (REMOVE, 8), (SMALL, 1000)])
 def test_composed_losses_are_below_the_conversion_of_divergences(mechanism, times):
     composition = Composition(((mechanism, times),))
-    for delta in (1e-3, 1e-6, 1e-10):
+    for delta in (1e-3, 1e-10):
         order = composition.best_order(delta)
         converted = epsilon_at(order, composition.renyi(order), delta)
-        assert composition.epsilon(delta) < converted
         # The lower end: nothing composes better than basic composition of a bound would allow for one of them.
-        assert composition.epsilon(delta) > mechanism.epsilon(delta)
-
-
-def test_the_ratio_for_24_tables():
-    """P1's naive Bayes has this size. The figure is printed in the documentation."""
-    composition = Composition(((SMALL, 24),))
-    order = composition.best_order(1e-5)
-    ratio = composition.epsilon(1e-5) / epsilon_at(order, composition.renyi(order), 1e-5)
-    assert 0.85 < ratio < 0.93
+        assert mechanism.epsilon(delta) < composition.epsilon(delta) < converted
+    if times == 24:
+        # P1's naive Bayes has this size. The figure is printed in the documentation.
+        order = composition.best_order(1e-5)
+        assert 0.85 < composition.epsilon(1e-5) / epsilon_at(order, composition.renyi(order), 1e-5) < 0.93
 
 
 def test_curves_fall_and_epsilon_is_the_inverse_of_delta():
     composition = Composition(((SMALL, 10), (UNEVEN, 5)))
-    epsilons = np.linspace(0, 12, 60)
-    deltas = composition.delta(epsilons)
-    assert np.all(np.diff(deltas) <= 0)
+    assert np.all(np.diff(composition.delta(np.linspace(0, 12, 60))) <= 0)
     for delta in (1e-2, 1e-7, 1e-13):
         epsilon = composition.epsilon(delta)
-        assert composition.delta(epsilon) <= delta
-        assert composition.delta(epsilon * (1 - 1e-6)) > delta
+        assert composition.delta(epsilon) <= delta < composition.delta(epsilon * (1 - 1e-6))
         assert composition.satisfies(ApproxDP(epsilon=epsilon, delta=delta))
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-200])
+@pytest.mark.parametrize("scale", [0.01, 1e6])
+def test_an_epsilon_is_that_of_a_search_over_deltas(delta, scale):
+    """Oracle: bisection of the curve of deltas, which converts divergences at every point."""
+    parts = ((DiscreteGaussianMechanism([1, 2, 3], 10 * scale), 1), (DirichletMechanism([0.5, 1.5], 0.02 / scale), 2))
+    composition = Composition(parts)
+    epsilon = composition.epsilon(delta)
+    assert epsilon == pytest.approx(LossCurves._epsilon(composition, delta), rel=1e-9)
+    assert composition.delta(epsilon) <= delta
 
 
 def test_adding_and_removing_are_composed_apart():
@@ -83,21 +91,6 @@ def test_adding_and_removing_are_composed_apart():
     assert [times for _, times in mixed._loss.parts] == [(8,)]
     apart = [ComposedLoss(((loss, 8),)).delta(0.5) for loss, _ in composition._loss.parts]
     assert composition.delta(0.5) == pytest.approx(max(apart), rel=1e-9)
-
-
-def test_monte_carlo_of_the_composed_loss():
-    """Oracle: the loss of 6 tables, simulated; five standard errors of a million draws."""
-    rng = np.random.default_rng(11)
-    a, r, times, n = 1.0, 0.3, 6, 10**6
-    total = np.zeros(n)
-    for _ in range(times):
-        w = rng.beta(a + r, a, n)
-        total += r * np.log(w / (1 - w))
-    composition = Composition(((DirichletMechanism([a, a], r), times),))
-    for epsilon in (0.0, 1.0, 2.5):
-        terms = np.maximum(-np.expm1(epsilon - total), 0)
-        error = terms.std() / math.sqrt(n)
-        assert abs(composition.delta(epsilon) - terms.mean()) < 5 * error + 1e-3 * terms.mean()
 
 
 def test_dp_accounting_agrees_on_the_same_curve():
@@ -135,68 +128,41 @@ def test_losses_of_thousands_of_nats_compose(alpha, r):
         assert mechanism.delta(epsilon) <= twice.delta(epsilon) <= 1
 
 
-@dataclass(frozen=True)
-class Fixed(LossCurves):
-    """A release that tells nothing (0) or everything (1)."""
-
-    revealed: float
-
-    @property
-    def pure_epsilon(self):
-        return math.inf if self.revealed else 0.0
-
-    def _renyi(self, order):
-        return math.inf if self.revealed else 0.0
-
-    _rho = _renyi
-
-    def _delta(self, epsilon):
-        return self.revealed
-
-
 @pytest.mark.parametrize("times", [1, 4])
-def test_a_release_that_tells_nothing_adds_nothing(times):
-    nothing = Composition(((Fixed(0.0), times),))
-    assert nothing.delta(0.0) == 0
-    assert nothing.epsilon(1e-12) == 0
-    with_more = Composition(((Fixed(0.0), times), (SMALL, 2)))
-    alone = Composition(((SMALL, 2),))
+def test_releases_that_tell_nothing_or_everything(times):
+    nothing, more = Composition(((NoLoss(), times),)), Composition(((SMALL, 2),))
+    assert nothing.delta(0.0) == nothing.epsilon(1e-12) == 0
     for epsilon in (0.0, 0.2, 1.0):
-        assert with_more.delta(epsilon) == pytest.approx(alone.delta(epsilon), rel=1e-6)
-    assert nothing.satisfies(ApproxDP(epsilon=0, delta=1e-300))
-    assert nothing.satisfies(PureDP(epsilon=1e-300))
+        assert Composition(((NoLoss(), times), (SMALL, 2))).delta(epsilon) == pytest.approx(
+            more.delta(epsilon), rel=1e-6
+        )
+    for guarantee in (ApproxDP(epsilon=0, delta=1e-300), PureDP(epsilon=1e-300)):
+        assert nothing.satisfies(guarantee)
+    for others in ((), ((NoLoss(), 1),), ((SMALL, 3), (Bounded(0.1, 1e-9), 2))):
+        everything = Composition(((Bounded(0.0, 1.0), times), *others))
+        assert everything.delta(3.0) == 1
+        assert everything.epsilon(0.999) == everything.renyi(2.0) == everything.pure_epsilon == math.inf
 
 
-@pytest.mark.parametrize("others", [(), ((Fixed(0.0), 1),), ((SMALL, 3), (Bounded(0.1, 1e-9), 2))])
-@pytest.mark.parametrize("times", [1, 4])
-def test_a_release_that_tells_everything_keeps_no_guarantee(others, times):
-    everything = Composition(((Fixed(1.0), times), *others))
-    assert everything.delta(3.0) == 1
-    assert everything.epsilon(0.999) == math.inf
-    assert not everything.satisfies(ApproxDP(epsilon=1e300, delta=0.999))
-    assert not everything.satisfies(PureDP(epsilon=1e300))
-    assert not everything.satisfies(RenyiDP(order=2, epsilon=1e300))
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 1e-300, 1e-110, 1e-90, 1e-9, 1.0, 1000.0, 1e6, 1e90, 1e110, 1e300])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-300, 1e-110, 1e-9, 1.0, 1000.0, 1e6, 1e110, 1e300])
 @pytest.mark.parametrize("delta", [0.0, 1e-9, 0.5])
 @pytest.mark.parametrize("times", [2, 3])
 def test_the_worst_of_every_size_composes(epsilon, delta, times):
     """Oracle: the distribution of the sum by hand, without rounding (Kairouz, Oh and Viswanath, Theorem 3.3)."""
     composed = Composition(((Bounded(epsilon, delta), times),))
     leaked = 1 - (1 - Fraction(delta)) ** times
-    with mpmath.workdps(1000 if epsilon < 1 else 50):
-        e = mpmath.mpf(epsilon)
+    with mp.workdps(1000 if epsilon < 1 else 50):
+        e = mp.mpf(epsilon)
         for at in (0.0, epsilon / 2, epsilon, 1.5 * epsilon):
-            finite = mpmath.mpf(0)
+            finite = mp.mpf(0)
             for wins in range(times + 1):
                 loss = (2 * wins - times) * e
                 if loss > at:
-                    log_p = wins * e - times * (e + mpmath.log1p(mpmath.exp(-e)))
-                    finite += math.comb(times, wins) * mpmath.exp(log_p) * -mpmath.expm1(at - loss)
-            exact = mpmath.mpf(leaked.numerator) / leaked.denominator + (1 - mpmath.mpf(delta)) ** times * finite
+                    log_p = wins * e - times * (e + mp.log1p(mp.exp(-e)))
+                    finite += math.comb(times, wins) * mp.exp(log_p) * -mp.expm1(at - loss)
+            exact = mp.mpf(leaked.numerator) / leaked.denominator + (1 - mp.mpf(delta)) ** times * finite
             claimed = composed.delta(at)
-            assert claimed >= exact * (1 - mpmath.mpf(10) ** -14)
+            assert claimed >= exact * (1 - mp.mpf(10) ** -14)
             # Tight to the grid where there is one.
             if 1e-80 < epsilon < 1e7:
                 assert claimed <= 1.05 * exact + 1e-12
@@ -249,17 +215,8 @@ def draws_delta(epsilon, *tables):
     return float(step / np.pi * (values.sum() - values[0] / 2))
 
 
-def test_the_oracle_of_several_draws():
-    distributions = (1.4, 2.0), (1.0, 2.4)
-    u = np.linspace(-60, 60, 60_001)
-    density = np.exp(1.4 * u - 3.4 * np.logaddexp(0, u) - betaln(1.4, 2.0))
-    loss = 0.4 * u - betaln(1.4, 2.0) + betaln(1.0, 2.4)
-    one = np.sum(density * -np.expm1(np.minimum(0.3 - loss, 0))) * (u[1] - u[0])
-    assert draws_delta(0.3, (*distributions, 1)) == pytest.approx(one, rel=1e-6)
-
-
 @pytest.mark.thorough
-@pytest.mark.parametrize("times", [2, 30, 200])
+@pytest.mark.parametrize("times", [1, 30, 200])
 @pytest.mark.parametrize(("alpha", "r"), [((1.0, 10.0), 0.1), ((0.5, 50.0), 0.1), ((3.0, 2.0), 0.4)])
 def test_no_neighbours_exceed_the_curve_of_several_draws(alpha, r, times):
     pair = DominatingPair(*alpha, r / math.sqrt(times))
@@ -267,7 +224,7 @@ def test_no_neighbours_exceed_the_curve_of_several_draws(alpha, r, times):
     for epsilon in (0.1, 1.0):
         claim, worst = together.delta(epsilon), 0.0
         for n_records in (1, 2, 62):
-            for n in range(n_records):
+            for n in {0, n_records - 1}:
                 a, b = alpha[0] + pair.r * n, alpha[1] + pair.r * (n_records - 1 - n)
                 distributions = (a + pair.r, b), (a, b + pair.r)
                 worst = max(
@@ -275,13 +232,17 @@ def test_no_neighbours_exceed_the_curve_of_several_draws(alpha, r, times):
                     draws_delta(epsilon, (*distributions, times)),
                     draws_delta(epsilon, (*distributions[::-1], times)),
                 )
+        if times == 1:
+            # One draw has its exact curve, and the oracle another form.
+            assert draws_delta(epsilon, (*distributions, 1)) == pytest.approx(
+                beta_hockey_stick(epsilon, *distributions)
+            )
         # Two hundred draws in one direction of an uneven prior lose a tenth as much at a delta of 1e-13.
         assert worst <= claim <= worst * 12
 
 
 TABLES = {
     "two": (((1.0, 10.0), 0.08, 3), ((0.5, 20.0), 0.05, 2)),
-    "alike": (((1.0, 10.0), 0.06, 4), ((1.0, 10.0), 0.06, 4)),
     "even": (((1.0, 10.0), 0.06, 6), ((2.0, 2.0), 0.1, 2)),
     "three": (((1.0, 10.0), 0.05, 4), ((0.5, 20.0), 0.03, 4), ((3.0, 40.0), 0.1, 4)),
 }
@@ -295,7 +256,7 @@ def test_no_neighbours_exceed_the_curve_of_several_tables(name):
     together = Composition(parts)
     moves = []
     for (first, second), r, draws in tables:
-        sizes = [(n, n_records - 1 - n) for n_records in (1, 2) for n in range(n_records)]
+        sizes = [(n, n_records - 1 - n) for n_records in (1, 2) for n in range(1)]
         distributions = [((first + r * n + r, second + r * k), (first + r * n, second + r * k + r)) for n, k in sizes]
         moves.append([(*distribution[::way], draws) for distribution in distributions for way in (1, -1)])
     for epsilon in (0.0, 0.3, 1.0):
@@ -325,7 +286,7 @@ class Finite(LossCurves):
         return np.maximum(*(self._sticks(p, q, epsilons) for p, q in ((self.p, self.q), (self.q, self.p))))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_directions_of_finite_distributions_against_exact_sums(seed):
     """Oracle: all outcomes of all tables in fractions, for each choice of directions.
 
@@ -358,57 +319,13 @@ def test_directions_of_finite_distributions_against_exact_sums(seed):
         assert together.delta(epsilon) <= float(exact) * 1.5 + 1e-9
 
 
-@pytest.mark.parametrize("delta", [1e-3, 1e-24, 1e-200])
-@pytest.mark.parametrize("scale", [0.01, 1.0, 1e6])
-def test_an_epsilon_is_that_of_a_search_over_deltas(delta, scale):
-    """Oracle: bisection of the curve of deltas, which converts divergences at every point."""
-    parts = ((DiscreteGaussianMechanism([1, 2, 3], 10 * scale), 1), (DirichletMechanism([0.5, 1.5], 0.02 / scale), 2))
-    composition = Composition(parts)
-    epsilon = composition.epsilon(delta)
-    assert epsilon == pytest.approx(LossCurves._epsilon(composition, delta), rel=1e-9)
-    assert composition.delta(epsilon) <= delta
-
-
-def test_a_composition_in_a_composition_is_that_of_its_parts():
-    pair = DominatingPair(0.5, 50.0, 0.02)
-    draws = Composition(((pair, 30),))
-    nested = Composition(((Composition(((draws, 1),)), 1), (draws, 1)))
-    assert nested.delta(1.0) == Composition(((pair, 60),)).delta(1.0)
-    assert Composition(((Composition(((draws, 1),)), 1),)).delta(1.0) == draws.delta(1.0)
-    assert draws.renyi(3.0) == pytest.approx(30 * pair.renyi(3.0), rel=1e-14)
-    assert draws.rho(5.0) == pytest.approx(30 * pair.rho(5.0), rel=1e-14)
-
-
-@pytest.mark.parametrize("sigmas", [(0.6, 0.9), (1.3, 4.0), (7.0, 11.0)])
-def test_different_gaussian_noises_against_all_pairs_of_outcomes(sigmas):
-    """The exact distribution of the sum of two losses: never above what is composed, and within its widening."""
-    losses, masses = np.zeros(1), np.ones(1)
-    for sigma in sigmas:
-        k = np.arange(-math.ceil(14 * sigma), math.ceil(14 * sigma) + 1)
-        mass = np.exp(-(k**2) / (2 * sigma**2))
-        losses = np.add.outer(losses, (1 + 2 * k) / (2 * sigma**2)).ravel()
-        masses = np.multiply.outer(masses, mass / mass.sum()).ravel()
-    noises = [DiscreteGaussianMechanism([1, 1], sigma, adjacency="add-remove") for sigma in sigmas]
-    composed = Composition(tuple((noise, 1) for noise in noises))
-    for epsilon in (0.0, 0.1, 0.5, 1.5, 4.0):
-        exact = math.fsum(masses * -np.expm1(-np.maximum(losses - epsilon, 0)))
-        assert exact * (1 - 1e-12) <= composed.delta(epsilon)
-        if exact > 1e-15:
-            assert composed.delta(epsilon) < exact * (1.02 if sigmas[0] > 1 else 1.2)
-
-
-@pytest.mark.parametrize("n", [10, 300])
+@pytest.mark.parametrize("n", [10, 60])
 def test_many_different_gaussian_noises_lose_what_one_normal_variable_does(n):
     """With so many wide noises no lattice is left in the loss, so the curve is that of a normal loss."""
     sigmas = np.linspace(10.0, 30.0, n)
     noises = [DiscreteGaussianMechanism([1, 1], sigma, adjacency="add-remove") for sigma in sigmas.tolist()]
     ratio = math.sqrt(math.fsum(1 / float(noise.variance) for noise in noises))
-    for delta in (1e-3, 1e-6, 1e-12):
+    for delta in (1e-3, 1e-12):
         epsilon = Composition(tuple((noise, 1) for noise in noises)).epsilon(delta)
-        assert normal_delta(ratio, epsilon * (1 - 1e-9)) < delta < normal_delta(ratio, epsilon * (1 - 5e-5))
-
-
-def normal_delta(ratio, epsilon):
-    with mp.workdps(30):
-        r, e = mp.mpf(ratio), mp.mpf(epsilon)
-        return mp.ncdf(r / 2 - e / r) - mp.exp(e) * mp.ncdf(-r / 2 - e / r)
+        low, high = (normal_hockey_stick(ratio, epsilon * (1 - share)) for share in (1e-9, 5e-5))
+        assert low < delta < high

@@ -11,6 +11,7 @@ from pymc_dirdp.privacy.composition import Composition, _reach
 from pymc_dirdp.privacy.curves import Bounded
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, _lowest, _Points, discretise
+from tests.oracles import normal_hockey_stick
 
 PAIRS = [
     DominatingPair(1.0, 1.0, 0.3),
@@ -37,58 +38,21 @@ def direct(loss, epsilon):
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_masses_are_probabilities_under_both_distributions(pair):
+def test_the_grid_is_never_below_the_curve_and_touches_it(pair):
     loss, _ = on_grid(pair, 0.02, 2000)
     assert np.all(loss.masses >= 0)
     assert loss.masses.sum() + loss.infinite == pytest.approx(1, abs=1e-12)
     # The second distribution gives exp(-loss) times as much; it may have a little where the first has nothing.
     assert loss.masses @ np.exp(-losses_of(loss)) <= 1 + 1e-9
-
-
-@pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("epsilon", [0.0, 0.013, 0.4, 1.017, 3.0])
-def test_the_grid_is_never_below_the_curve_and_touches_it(pair, epsilon):
-    loss, _ = on_grid(pair, 0.02, 2000)
-    exact = pair.delta(epsilon)
-    assert direct(loss, epsilon) >= exact
-    on = round(epsilon / 0.02) * 0.02
-    assert direct(loss, on) == pytest.approx(pair.delta(on), rel=1e-8, abs=2 * loss.infinite)
-
-
-@pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("epsilon", [-2.0, -0.5, -0.02])
-def test_below_zero_the_curve_is_that_of_the_other_direction(pair, epsilon):
-    """delta(eps) = 1 - exp(eps) + exp(eps) delta'(-eps), which brute force over the densities confirms."""
-    loss, _ = on_grid(pair, 0.02, 2000)
+    for epsilon in (0.0, 0.013, 0.4, 1.017, 3.0):
+        assert direct(loss, epsilon) >= pair.delta(epsilon)
+        on = round(epsilon / 0.02) * 0.02
+        assert direct(loss, on) == pytest.approx(pair.delta(on), rel=1e-8, abs=2 * loss.infinite)
+    # Below 0 it is the curve of the other direction: delta(eps) = 1 - exp(eps) + exp(eps) delta'(-eps).
     back = pair._reversed._deltas(0.02 * np.arange(2000))
-    expected = -math.expm1(epsilon) + math.exp(epsilon) * back[round(-epsilon / 0.02)]
-    assert direct(loss, epsilon) == pytest.approx(expected, rel=1e-8)
-
-
-@pytest.mark.parametrize("removing", [True, False])
-def test_hockey_sticks_of_adding_and_removing_by_quadrature(removing):
-    """Oracle: the integral of (p - exp(eps) q)+ over log G, split where the integrand vanishes."""
-    pair = DominatingPair(0.7, math.inf, 0.4)
-    step = 0.25
-    curve = (pair if removing else pair._reversed)._deltas(step * np.arange(9))
-    first, second = (0.7, 1.1) if removing else (1.1, 0.7)
-
-    def density(a, v):
-        return math.exp(a * v - math.exp(v) - math.lgamma(a))
-
-    for i, value in enumerate(curve):
-        epsilon = i * step
-        # log p - log q is linear in v.
-        zero = (epsilon + math.lgamma(first) - math.lgamma(second)) / (first - second)
-        low, high = (-90.0, zero) if removing else (zero, 7.0)
-        exact, _ = integrate.quad(
-            lambda v, e=epsilon: density(first, v) - math.exp(e) * density(second, v),
-            low,
-            high,
-            limit=200,
-            epsabs=1e-13,
-        )
-        assert value == pytest.approx(exact, rel=1e-7, abs=1e-11)
+    for epsilon in (-2.0, -0.5, -0.02):
+        expected = -math.expm1(epsilon) + math.exp(epsilon) * back[round(-epsilon / 0.02)]
+        assert direct(loss, epsilon) == pytest.approx(expected, rel=1e-8)
 
 
 def test_infinite_losses_of_copies_add_up():
@@ -99,7 +63,7 @@ def test_infinite_losses_of_copies_add_up():
     assert ComposedLoss([(loss, 3)]).delta(50.0) == pytest.approx(1 - 0.9**3)
 
 
-@pytest.mark.parametrize("epsilon", [-1.0, 0.0, 0.7, 2.0, 4.0])
+@pytest.mark.parametrize("epsilon", [-1.0, 0.0, 4.0])
 def test_the_transform_is_a_convolution(epsilon):
     """Oracle: np.convolve, without tilt, window or transform."""
     first, _ = on_grid(DominatingPair(1.0, 1.0, 0.3), 0.05, 900)
@@ -133,37 +97,25 @@ def test_rounding_stays_small_where_delta_is_tiny():
     assert exact <= composition.delta(epsilon) <= exact * 1.05
 
 
-@pytest.mark.parametrize("times", [3, 24, 300])
+@pytest.mark.parametrize("times", [3, 300])
 def test_many_large_tables_compose_like_gaussian_noise(times):
     """With alpha = 1e8 the loss is Gaussian: mu = r sqrt(2 / alpha), and sqrt(times) of that composed."""
-    r = 2000.0 / math.sqrt(times)
-    composition = Composition(((DirichletMechanism([1e8, 1e8], r), times),))
-    mu = 2000.0 * math.sqrt(2 / 1e8)
+    composition = Composition(((DirichletMechanism([1e8, 1e8], 2000.0 / math.sqrt(times)), times),))
     for epsilon in (0.0, 0.3, 1.0):
-        exact = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+        exact = float(normal_hockey_stick(2000.0 * math.sqrt(2 / 1e8), epsilon))
         assert composition.delta(epsilon) == pytest.approx(exact, rel=0.01)
 
 
-def test_a_loss_of_which_nothing_is_finite_bounds_nothing():
-    lost = LossDistribution(0.1, np.zeros(5), 0.3)
-    assert ComposedLoss(((lost, 2),)).delta(1.0) == 1.0
-
-
-def test_a_loss_that_is_always_zero_changes_nothing():
-    """Such a loss has a grid of a single point."""
+def test_parts_that_lose_nothing_or_everything():
     loss, _ = on_grid(PAIRS[0], 0.05, 400)
+    assert ComposedLoss(((LossDistribution(0.05, np.zeros(5), 0.3), 2),)).delta(1.0) == 1.0
+    everything = ComposedLoss(((loss, 2), (LossDistribution(0.05, np.zeros(3), 1.0), 1)))
+    assert everything.infinite == everything.delta(0.3) == 1.0
+    # A loss that is always 0 has a grid of a single point.
     nothing = LossDistribution(0.05, np.array([1.0]), 0.0)
     alone, together = ComposedLoss(((loss, 2),)), ComposedLoss(((loss, 2), (nothing, 3)))
     for epsilon in (0.0, 0.5, 2.0):
         assert together.delta(epsilon) == pytest.approx(alone.delta(epsilon), rel=1e-9)
-
-
-def test_the_probability_of_an_infinite_loss_is_one_where_a_part_tells_everything():
-    everything = LossDistribution(0.05, np.zeros(3), 1.0)
-    loss, _ = on_grid(PAIRS[0], 0.05, 400)
-    composed = ComposedLoss(((loss, 2), (everything, 1)))
-    assert composed.infinite == 1.0
-    assert composed.delta(0.3) == 1.0
 
 
 @pytest.mark.parametrize(
