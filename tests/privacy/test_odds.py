@@ -26,27 +26,20 @@ def percent(text):
     return 1 - float(re.fullmatch(r"1 - ([\d.e-]+)", text)[1])
 
 
-@pytest.mark.parametrize("log_odds", [0.0, 1e-9, 0.1, 0.5, 1.0, 3.0, 6.9, 7.0, 10.0, 20.0, 30.0])
-def test_a_chance_is_from_above_and_near(log_odds):
-    true = 1 / (1 + math.exp(-log_odds))
-    said = percent(chance(log_odds))
-    assert true * (1 - 1e-15) <= said <= true + 0.1 * (1 - true) + 1e-3 * (true < 0.999)
-    assert said <= 1
-
-
-def test_a_chance_is_never_certain():
+@pytest.mark.parametrize("log_odds", [0.0, 1e-9, 0.1, 0.5, 3.0, 6.9, 7.0, 30.0, 40.0, 300.0, 709.0, 710.0, 1e4, 1e300])
+def test_a_chance_is_from_above_and_near_and_never_certain(log_odds):
     """Oracle: it is 1 - 1 / (1 + exp(log_odds)), and the logarithm of what is missing is nearly -log_odds."""
-    for log_odds in (40.0, 300.0, 709.0, 710.0, 1e4, 1e300):
-        text = chance(log_odds)
-        assert "100 %" not in text
-        if found := re.fullmatch(r"1 - exp\(-(.*)\)", text):
-            assert log_odds <= float(found[1]) <= log_odds * 1.001 + 1e-9
-        else:
-            missing = float(text.removeprefix("1 - "))
-            assert 0.89 * math.exp(-log_odds) < missing <= math.exp(-log_odds)
+    text, true = chance(log_odds), 1 / (1 + math.exp(-log_odds))
+    assert true * (1 - 1e-15) <= percent(text) <= min(true + 0.1 * (1 - true) + 1e-3 * (true < 0.999), 1)
+    assert "100 %" not in text
+    if found := re.fullmatch(r"1 - exp\(-(.*)\)", text):
+        assert log_odds <= float(found[1]) <= log_odds * 1.001 + 1e-9
+    elif log_odds > 7:
+        missing = float(text.removeprefix("1 - "))
+        assert 0.89 * math.exp(-log_odds) < missing <= math.exp(-log_odds)
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 1.0, 5.0, 30.0])
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 30.0])
 def test_without_a_probability_that_is_left_out_the_factor_is_that_of_the_largest_loss(epsilon):
     mechanism = noise(epsilon)
     assert Odds(mechanism, 0.0, "a").log_factor == mechanism.pure_epsilon
@@ -72,7 +65,7 @@ class NormalLoss:
         return brentq(lambda epsilon: self.delta(epsilon) - delta, -50.0, 100.0, xtol=1e-13)
 
 
-@pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-3, 0.1])
+@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.1])
 @pytest.mark.parametrize("mu", [0.2, 1.0, 3.0])
 def test_the_factor_holds_but_for_the_probability(mu, delta):
     """Oracle: the quantile of the loss, in closed form."""
@@ -104,7 +97,7 @@ def test_odds_of_a_guarantee_hold_for_the_worst_that_it_allows(guarantee):
     assert odds.delta >= (guarantee.stated_delta or 0.0) * 10 or odds.delta == DELTA
     bounds = [
         epsilon - math.log1p(-curves.delta(epsilon) / odds.delta)
-        for epsilon in np.linspace(0.0, 2 * odds.log_factor, 400)
+        for epsilon in np.linspace(0.0, 2 * odds.log_factor, 200)
         if curves.delta(epsilon) < odds.delta
     ]
     # The points of the grid are not the best ones.

@@ -5,13 +5,14 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import betaln, digamma, gammaln
+from scipy.special import betaln, gammaln
 
 from pymc_dirdp import ApproxDP, calibrate
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.people import Contribution
+from tests.oracles import beta_hockey_stick, dirichlet_renyi, log_logit_density, tables_of
 
 # What one person may hold, as tables of counts. The names are those of the models.
 
@@ -25,9 +26,7 @@ def survey(shape, per_row):
 
 
 def anywhere(shape, records):
-    cells = math.prod(shape)
-    choices = itertools.combinations_with_replacement(range(cells), records)
-    return [np.bincount(c, minlength=cells).reshape(shape) for c in choices]
+    return list(tables_of(shape, records))
 
 
 def at_most(shape, records):
@@ -84,43 +83,22 @@ def prior(shape, row):
     return np.broadcast_to(np.array(row), shape).astype(float)
 
 
-def dirichlet_renyi(orders, u, v):
-    """Closed form from Beta functions, at several orders; inf where it diverges."""
-    found = []
-    for order in orders:
-        if order == 1:
-            found.append(kullback_leibler(u, v))
-            continue
-        w = order * u + (1 - order) * v
-        if np.any(w <= 0):
-            found.append(math.inf)
-            continue
-        log_b = [(gammaln(x).sum(axis=-1) - gammaln(x.sum(axis=-1))).sum() for x in (w, u, v)]
-        found.append((log_b[0] - order * log_b[1] - (1 - order) * log_b[2]) / (order - 1))
-    return np.array(found)
-
-
-def kullback_leibler(u, v):
-    total_u, total_v = u.sum(axis=-1), v.sum(axis=-1)
-    cells = gammaln(v) - gammaln(u) + (u - v) * digamma(u)
-    rows = gammaln(total_u) - gammaln(total_v) - (total_u - total_v) * digamma(total_u)
-    return math.fsum(np.ravel(cells)) + math.fsum(np.ravel(rows))
-
-
 def worst_renyi(orders, tables, alpha, r, adjacency, most_others):
     """Over the data of up to so many others, and no others but a group in the last column."""
-    bases = {np.zeros(alpha.shape).tobytes(): np.zeros(alpha.shape)}
-    for n in range(1, most_others + 1):
-        for others in itertools.combinations_with_replacement(tables, n):
-            base = np.sum(others, axis=0).astype(float)
-            bases[base.tobytes()] = base
     fill_row = np.zeros(alpha.shape)
     fill_row[..., -1] = 1e5
-    worst = np.zeros(len(orders))
-    for base in [*bases.values(), fill_row]:
-        for one, other in pairs_of(tables, adjacency):
-            worst = np.maximum(worst, dirichlet_renyi(orders, r * (base + one) + alpha, r * (base + other) + alpha))
-    return worst
+    groups = itertools.chain.from_iterable(
+        itertools.combinations_with_replacement(tables, n) for n in range(1, most_others + 1)
+    )
+    bases = {
+        base.tobytes(): base for base in (np.zeros(alpha.shape), fill_row, *(np.sum(g, axis=0) + 0.0 for g in groups))
+    }
+    both = [
+        (r * (base + x) + alpha, r * (base + y) + alpha)
+        for base in bases.values()
+        for x, y in pairs_of(tables, adjacency)
+    ]
+    return np.array([max(dirichlet_renyi(order, *pair) for pair in both) for order in orders])
 
 
 def pairs_of(tables, adjacency):
@@ -149,16 +127,16 @@ def renyi_holds(name, adjacency, most_others, rs):
         assert closest > 0.999
 
 
-@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.thorough
+@pytest.mark.parametrize("name", [name for name in MODELS if "three steps" not in name])
 def test_no_replacement_exceeds_the_divergence(name):
-    renyi_holds(name, "replace-one", 1, [0.2, 1.0])
+    renyi_holds(name, "replace-one", 0 if "ix" in name else 1, [0.4])
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in MODELS if name[:2] in ("i:", "ii", "vi", "ix")])
 def test_no_removal_exceeds_the_divergence(name):
-    renyi_holds(name, "add-remove", 1, [0.2, 1.0])
+    renyi_holds(name, "add-remove", 1, [0.4])
 
 
 @pytest.mark.slow
@@ -178,11 +156,12 @@ def random_case(rng):
     )
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_random_priors(seed):
     rng = np.random.default_rng(seed)
     name, alpha, r = random_case(rng)
     _, tables, contribution, _ = MODELS[name]
+    tables = tables if len(tables) < 20 else tables[:: len(tables) // 12]
     order = 1 + 10 ** rng.uniform(-1.5, 0.7)
     for adjacency in ("replace-one", "add-remove"):
         mechanism = DirichletMechanism(alpha, r, contribution=contribution, adjacency=adjacency)
@@ -271,7 +250,10 @@ def two_rows():
 
 @pytest.mark.parametrize("alpha", [[1.0, 1.0, 2.0], [0.5, 3.0, 2.0]])
 def test_a_wrong_claim_is_rejected(alpha):
-    """Two records that can meet in a cell are no composition of two records: the same data refute that claim."""
+    """Two records that can meet in a cell are no composition of two records: the same data refute that claim.
+
+    The documentation prints the figures of the first prior.
+    """
     shape = (3,)
     tables = anywhere(shape, 2)
     single = DirichletMechanism(alpha, 0.2)
@@ -283,46 +265,14 @@ def test_a_wrong_claim_is_rejected(alpha):
         hockey_stick(1.0, 0.2 * one + alpha, 0.2 * other + alpha) for one, other in pairs_of(tables, "replace-one")
     )
     assert stick > 2 * claim.delta(1.0) + 4e-4
+    pair = DirichletMechanism(alpha, 0.2, contribution=2)
+    if alpha[0] == 1:
+        assert pair.renyi([1, 2]) / claim.renyi([1, 2]) == pytest.approx([1.79, 1.90], abs=0.005)
+        assert claim.renyi(4) < pair.renyi(4) == math.inf
+        assert pair.delta(1) / claim.delta(1) == pytest.approx(4.14, abs=0.03)
 
 
-def test_the_figures_of_composition_or_one_pair():
-    """One row of three, prior (1, 1, 2), r = 0.2: the truth for two records over two-fold composition."""
-    single = DirichletMechanism([1.0, 1.0, 2.0], 0.2)
-    pair = DirichletMechanism([1.0, 1.0, 2.0], 0.2, contribution=2)
-    assert pair.renyi(1) / (2 * single.renyi(1)) == pytest.approx(1.79, abs=0.005)
-    assert pair.renyi(2) / (2 * single.renyi(2)) == pytest.approx(1.90, abs=0.005)
-    assert pair.renyi(4) == math.inf
-    assert 2 * single.renyi(4) < math.inf
-    assert pair.delta(1) / Composition(((single, 2),)).delta(1) == pytest.approx(4.14, abs=0.03)
-
-
-# One row of two cells with a public number of records (Theory, Theorem 14). The oracle is an integral of the two
-# densities of a Beta variable's logit, over all numbers of records of the others, in both orders of the neighbours.
-
-
-def log_density(u, a, b):
-    return a * u - (a + b) * np.logaddexp(0, u) - betaln(a, b)
-
-
-def row_delta(epsilon, first, second):
-    """Hockey-stick divergence of two Beta distributions with equal sums of parameters, by a double exponential rule."""
-    (a, b), (c, d) = first, second
-    # The likelihood ratio rises or falls with the logit; it is exp(epsilon) here.
-    crossing = (epsilon + betaln(a, b) - betaln(c, d)) / (a - c)
-    s = np.linspace(-4.5, 4.5, 1201)
-    x = np.exp(np.pi / 2 * np.sinh(s))
-    u = crossing + np.sign(a - c) * x
-    with np.errstate(over="ignore"):
-        excess = np.exp(log_density(u, a, b)) - np.exp(epsilon + log_density(u, c, d))
-    return float(np.sum(np.maximum(excess, 0) * x * np.cosh(s)) * np.pi / 2 * (s[1] - s[0]))
-
-
-def row_renyi(order, first, second):
-    (a, b), (c, d) = first, second
-    mixed = order * a + (1 - order) * c, order * b + (1 - order) * d
-    if min(mixed) <= 0:
-        return math.inf
-    return float((betaln(*mixed) - order * betaln(a, b) - (1 - order) * betaln(c, d)) / (order - 1))
+# One row of two cells with a public number of records (Theory, Theorem 14): all records of the others, both orders.
 
 
 def row_neighbours(mechanism):
@@ -339,20 +289,16 @@ def row_neighbours(mechanism):
 
 
 ROWS = [
-    DirichletMechanism([1.0, 1.0], 0.3, n_records=60),
-    DirichletMechanism([0.4, 5.0], 0.15, n_records=60),
-    DirichletMechanism([5.0, 0.4], 1.0, n_records=61),
-    DirichletMechanism([20.0, 30.0], 2.0, n_records=17),
-    DirichletMechanism([3.0, 2.0], 10.0, n_records=75),
+    DirichletMechanism([1.0, 1.0], 0.3, n_records=30),
+    DirichletMechanism([5.0, 0.4], 0.15, n_records=25),
+    DirichletMechanism([3.0, 2.0], 10.0, n_records=35),
     DirichletMechanism([0.7, 0.7], 1.0, n_records=1),
     DirichletMechanism([0.7, 1.7], 1.0, n_records=2),
-    DirichletMechanism([[0.3, 1.0]], 0.2, n_records=40, contribution=3),
+    DirichletMechanism([[0.3, 1.0]], 0.2, n_records=20, contribution=3),
     DirichletMechanism([2.0, 1.0], 0.4, n_records=2, contribution=5),
-    DirichletMechanism([0.5, 0.6], 0.5, n_records=64, min_count=2),
-    DirichletMechanism([0.5, 0.6], 0.5, n_records=9, min_count=2, contribution=4),
+    DirichletMechanism([0.5, 0.6], 0.5, n_records=9, min_count=2.5, contribution=4),
     # Of these fewer records can move than a person has.
     DirichletMechanism([1.0, 1.5], 0.8, n_records=5, min_count=2, contribution=3),
-    DirichletMechanism([0.5, 0.3], 2.0, n_records=9, min_count=2.5, contribution=5),
     DirichletMechanism([0.3, 4.0], 0.5, n_records=8, min_count=2, contribution=7),
 ]
 
@@ -360,12 +306,12 @@ ROWS = [
 @pytest.mark.parametrize("mechanism", ROWS, ids=lambda m: f"{m.summary}, N {m.n_records}")
 def test_every_pair_of_neighbours_in_a_row_of_public_size(mechanism):
     neighbours = list(row_neighbours(mechanism))
-    for epsilon in (0.0, 0.01, 0.3, 1.0, 3.0):
-        worst = max(row_delta(epsilon, *distributions) for distributions in neighbours)
+    for epsilon in (0.0, 0.3, 3.0):
+        worst = max(beta_hockey_stick(epsilon, *distributions) for distributions in neighbours)
         # The oracle is right to 1e-9, and the bound is attained.
         assert mechanism.delta(epsilon) == pytest.approx(worst, rel=2e-9, abs=1e-15)
-    for order in (1.001, 1.5, 2.0, 3.0, 8.0):
-        worst = max(row_renyi(order, *distributions) for distributions in neighbours)
+    for order in (1.001, 2.0, 8.0):
+        worst = max(dirichlet_renyi(order, *map(np.array, distributions)) for distributions in neighbours)
         assert mechanism.renyi(order) == pytest.approx(worst, rel=1e-7)
 
 
@@ -391,10 +337,10 @@ def test_a_row_of_public_size_without_a_record_that_may_move(n_records, min_coun
 
 
 def test_one_record_more_in_the_full_cell_would_be_false():
-    """The oracle sees a bound that is too small by one record out of 60."""
+    """The oracle sees a bound that is too small by one record out of 30."""
     mechanism = ROWS[0]
-    false = DirichletMechanism([1.0, 1.0], 0.3, n_records=61)
-    worst = max(row_delta(0.3, *distributions) for distributions in row_neighbours(mechanism))
+    false = DirichletMechanism([1.0, 1.0], 0.3, n_records=31)
+    worst = max(beta_hockey_stick(0.3, *distributions) for distributions in row_neighbours(mechanism))
     assert false.delta(0.3) < worst * (1 - 1e-5)
 
 
@@ -404,26 +350,26 @@ def test_two_draws_from_a_row_of_public_size():
     mechanism = DirichletMechanism([0.5, 4.0], 0.8, n_records=5)
     claim = Composition(((mechanism, 2),))
 
-    for epsilon in (0.0, 0.5, 2.0):
+    for epsilon in (0.0, 1.0):
         worst = 0.0
         for first, second in row_neighbours(mechanism):
             (a, b), (c, d) = first, second
-            u = np.linspace(-80, 30, 661)
+            u = np.linspace(-60, 25, 256)
             losses = (a - c) * u - betaln(a, b) + betaln(c, d)
-            inner = [row_delta(epsilon - loss, first, second) for loss in losses]
-            worst = max(worst, float(np.sum(np.exp(log_density(u, a, b)) * inner) * (u[1] - u[0])))
+            inner = [beta_hockey_stick(epsilon - loss, first, second) for loss in losses]
+            worst = max(worst, float(np.sum(np.exp(log_logit_density(u, a, b)) * inner) * (u[1] - u[0])))
         # The grid adds a little.
         assert worst * (1 - 1e-6) <= claim.delta(epsilon) <= worst * 1.15
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_hockey_stick_grows_as_the_smaller_parameter_falls(seed):
     """Theorem 14 at random: real parameters with one sum, and the direction that loses more."""
     rng = np.random.default_rng(seed)
     for _ in range(40):
         total, r, epsilon = 10 ** rng.uniform(-1, 2), 10 ** rng.uniform(-1, 1), rng.choice([0, 3]) * rng.random()
         small = np.sort(rng.uniform(0.05, 0.5, 6)) * total
-        deltas = [row_delta(epsilon, (total - b + r, b), (total - b, b + r)) for b in small.tolist()]
-        back = [row_delta(epsilon, (total - b, b + r), (total - b + r, b)) for b in small.tolist()]
+        deltas = [beta_hockey_stick(epsilon, (total - b + r, b), (total - b, b + r)) for b in small.tolist()]
+        back = [beta_hockey_stick(epsilon, (total - b, b + r), (total - b + r, b)) for b in small.tolist()]
         assert np.all(np.diff(deltas) <= 1e-9 * deltas[0])
         assert np.all(np.array(back) <= np.array(deltas) * (1 + 1e-9) + 1e-15)
