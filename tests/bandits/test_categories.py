@@ -18,6 +18,8 @@ from pymc_dirdp.inference.noisy_rows import NoisyRows
 
 STARS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 GUARANTEE = dirdp.PureDP(epsilon=1.0)
+# A category that never comes may have a share of 0.
+GOOD, WORSE = [0, 0, 0.1, 0.3, 0.6], [0.5, 0.3, 0.2, 0, 0]
 
 
 def tables(size, cells):
@@ -43,13 +45,12 @@ def enumerated(batches, scale, prior):
     [
         ([(4, 1, -1), (0, 3, 1)], 2.0, np.array([1.0, 1.0, 1.0])),
         ([(9, -9, 5), (-2, 1, 4), (1, 1, 1)], 6.0, np.array([0.5, 2.0, 1.0])),
-        ([(6, -6)], 0.3, np.array([3.0, 0.25])),
     ],
 )
 def test_sampled_counts_have_the_enumerated_distribution(batches, scale, prior):
     exact = enumerated(batches, scale, prior)
     sampled = sampled_counts(
-        np.array(batches, dtype=float), np.array([sum(z) for z in batches]), scale, prior, sweeps=100_000
+        np.array(batches, dtype=float), np.array([sum(z) for z in batches]), scale, prior, sweeps=50_000
     )
     keys, seen = np.unique(sampled[::25], axis=0, return_counts=True)
     observed = dict(zip(map(tuple, keys.tolist()), seen, strict=True))
@@ -65,13 +66,12 @@ def test_sampled_counts_have_the_enumerated_distribution(batches, scale, prior):
 
     assert p_value(exact) > 1e-6
     # The same number of samples tells another scale, and another prior.
-    if len(batches) > 1:
-        assert p_value(enumerated(batches, 2 * scale, prior)) < 1e-6
-        assert p_value(enumerated(batches, scale, prior + 1)) < 1e-6
+    assert p_value(enumerated(batches, 2 * scale, prior)) < 1e-6
+    assert p_value(enumerated(batches, scale, prior + 1)) < 1e-6
 
 
-@pytest.mark.parametrize(("scale", "batches"), [(2.0, ((40, 31), (80, 50))), (20.0, ((40, -10), (40, 60), (80, 41)))])
-def test_two_categories_are_the_noisy_sum(scale, batches):
+def test_two_categories_are_the_noisy_sum():
+    scale, batches = 20.0, ((40, -10), (40, 60), (80, 41))
     exact = Belief((1.0, 2.0), BatchNoise(scale), batches)
     counted = tuple((size, (size - z, z)) for size, z in batches)
     # The prior of a Beta names successes first, and cells are in the order of their worth.
@@ -87,14 +87,14 @@ def test_the_posterior_of_three_categories_is_that_of_the_shares():
     mechanism = BatchCounts(4.0, (0.0, 0.25, 1.0))
     batches = ((20, (3, 8, 9)), (40, (14, 9, 17)))
     found = ShareBelief((1.0, 2.0, 0.5), mechanism, batches, sweeps=20_000)
-    edges = np.linspace(0, 1, 61)
+    edges = np.linspace(0, 1, 41)
     middles = (edges[1:] + edges[:-1]) / 2
     points = np.array([(a, b, 1 - a - b) for a in middles for b in middles if a + b < 1 - 1e-9])
     logs = np.log(points) @ (np.array([1.0, 2.0, 0.5]) - 1)
     for size, output in batches:
         published = (np.array([output], dtype=float), mechanism.noise.cell_noise.numbers)
-        rows = [NoisyRows(np.array([size]), published=published)] * len(points)
-        logs += [row.likelihood(np.log(p[None]))[0] for row, p in zip(rows, points, strict=True)]
+        row = NoisyRows(np.array([size]), published=published)
+        logs += [row.likelihood(np.log(p[None]))[0] for p in points]
     weights = np.exp(logs - logs.max())
     means = points @ mechanism.worths
     assert found.mean == pytest.approx(np.average(means, weights=weights), abs=0.005)
@@ -104,14 +104,6 @@ def test_the_posterior_of_three_categories_is_that_of_the_shares():
         assert weights[means < place].sum() / weights.sum() == pytest.approx(level, abs=0.02)
         # The grid, on which choices are compared, is near the draws.
         assert np.interp(math.asin(math.sqrt(place)), found.grid.angles, found.cdf) == pytest.approx(level, abs=0.02)
-
-
-def test_the_grid_has_the_moments_of_the_samples():
-    found = ShareBelief((1.0, 2.0, 0.5), BatchCounts(1.0, (0.0, 0.25, 1.0)), ((12, (3, 4, 5)),), sweeps=4000)
-    mean = found.weights @ found.grid.means
-    variance = found.weights @ (found.grid.means - mean) ** 2
-    assert mean == pytest.approx(found._means.mean(), rel=1e-3)
-    assert variance == pytest.approx(found._variances.mean() + found._means.var(), rel=0.01)
 
 
 def test_worths_ascend_and_a_batch_outputs_integers_that_add_up_to_its_size():
@@ -127,10 +119,12 @@ def test_worths_ascend_and_a_batch_outputs_integers_that_add_up_to_its_size():
 
 def test_a_reward_that_is_replaced_costs_what_is_stated():
     """Brute force over all outputs that matter, for each pair of categories."""
-    mechanism = BatchCounts.for_guarantee(GUARANTEE, worths=(0.0, 0.3, 1.0))
+    mechanism, three = (BatchCounts.for_guarantee(GUARANTEE, worths=(0.0, 0.3, 1.0), rewards=m) for m in (1, 3))
     assert mechanism.pure_epsilon <= 1
+    assert three.pure_epsilon <= 1
+    assert three.scale == pytest.approx(3 * mechanism.scale, rel=1e-9)
     size, most, delta = 2, 0.0, 0.0
-    outputs = [(a, b, size - a - b) for a in range(-60, 62) for b in range(-60, 62)]
+    outputs = [(a, b, size - a - b) for a in range(-40, 42) for b in range(-40, 42)]
     z = np.array(outputs, dtype=float)
     for x in tables(size, 3):
         for to, source in itertools.permutations(range(3), 2):
@@ -146,12 +140,6 @@ def test_a_reward_that_is_replaced_costs_what_is_stated():
     assert most == pytest.approx(mechanism.pure_epsilon, rel=1e-12)
     assert delta <= mechanism.delta(0.4) * (1 + 1e-9)
     assert delta == pytest.approx(mechanism.delta(0.4), rel=1e-6)
-
-
-def test_several_rewards_of_a_person_share_the_guarantee():
-    one, three = (BatchCounts.for_guarantee(GUARANTEE, worths=(0.0, 0.5, 1.0), rewards=m) for m in (1, 3))
-    assert three.scale == pytest.approx(3 * one.scale, rel=1e-9)
-    assert three.pure_epsilon <= 1
 
 
 def test_noise_is_drawn_in_integers_that_keep_the_size():
@@ -227,22 +215,20 @@ def test_a_transcript_and_a_file_hold_the_counts(tmp_path):
     assert loaded._run.state == bandit._run.state
 
 
-@pytest.mark.parametrize(
-    "output", ["3", "[2, 1, 1, 1]", "[1, 1, 1, 1, 2]", "[1, 1, 1, 1, 1.0]", "[true, 1, 1, 1, 1]", "[1e9, 0, 0, 0, 0]"]
-)
-def test_counts_that_a_batch_cannot_have_are_refused(tmp_path, output):
+def test_counts_that_a_batch_cannot_have_are_refused(tmp_path):
     bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, utilities=STARS, mechanism="counts", first_batch=5)
     bandit.update(["a"] * 5, ["five"] * 5)
     path = tmp_path / "run.json"
     dirdp.save(bandit.transcript(), path)
     text = path.read_text(encoding="utf-8")
-    noisy = bandit.released["noisy_counts"].values[0].tolist()
     start = text.index("released")
     squeezed = text[:start] + "".join(text[start:].split())
-    assert str(noisy).replace(" ", "") in squeezed
-    path.write_text(squeezed.replace(str(noisy).replace(" ", ""), output), encoding="utf-8")
-    with pytest.raises(dirdp.errors.ReleaseError):
-        dirdp.load(path)
+    noisy = str(bandit.released["noisy_counts"].values[0].tolist()).replace(" ", "")
+    assert noisy in squeezed
+    for output in ("3", "[2,1,1,1]", "[1,1,1,1,2]", "[1,1,1,1,1.0]", "[true,1,1,1,1]", "[1e9,0,0,0,0]"):
+        path.write_text(squeezed.replace(noisy, output), encoding="utf-8")
+        with pytest.raises(dirdp.errors.ReleaseError):
+            dirdp.load(path)
 
 
 def test_what_cannot_be_counted_is_refused():
@@ -255,13 +241,13 @@ def test_what_cannot_be_counted_is_refused():
         bandit.update("a", "six")
     with pytest.raises(dirdp.errors.ArgumentError, match="Pass the shares"):
         dirdp.simulate_bandit(bandit, [0.5, 0.4], 100)
-    for shares in ([[1, 0], [0, 1]], [[0.5] * 5] * 2, [[1.5, -0.5, 0, 0, 0]] * 2):
+    for shares in ([[1, 0], [0, 1]], [[0.5] * 5] * 2, [[-1e-9, 0, 0, 0.5, 0.5], GOOD]):
         with pytest.raises(dirdp.errors.ArgumentError, match="shares"):
             dirdp.simulate_bandit(bandit, shares, 100)
 
 
-@pytest.mark.parametrize("scale", [2.0**-20, 1e-3, 1e6, 2.0**70, 2.0**600])
-@pytest.mark.parametrize("size", [1, 7, 10**9])
+@pytest.mark.parametrize("scale", [2.0**-20, 1e6, 2.0**600])
+@pytest.mark.parametrize("size", [1, 10**9])
 def test_noise_and_batches_of_any_size_have_a_posterior(scale, size):
     mechanism = BatchCounts(scale, (0.0, 0.5, 1.0))
     output = mechanism.simulated((size, 0, 0), np.random.default_rng(1))
@@ -270,22 +256,6 @@ def test_noise_and_batches_of_any_size_have_a_posterior(scale, size):
     assert 0 < belief.mean < 1
     assert belief.weights.sum() == pytest.approx(1)
     assert np.isfinite(belief.draw(100, np.random.default_rng(2))).all()
-
-
-GOOD, WORSE = [0.05, 0.10, 0.20, 0.35, 0.30], [0.10, 0.15, 0.25, 0.30, 0.20]
-
-
-@pytest.mark.thorough
-def test_counts_lose_less_than_the_coin():
-    """Five stars at epsilon 1: the median regret of the counts is about half of the coin's."""
-    median = {}
-    for mechanism in ("geometric", "counts"):
-        bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, utilities=STARS, mechanism=mechanism)
-        runs = dirdp.simulate_bandit(bandit, [GOOD, WORSE], 5000, 25, random_seed=1, progressbar=False)
-        assert (runs.pulls.sum(axis=1) == 5000).all()
-        median[mechanism] = np.median(runs.regret[:, -1])
-    assert runs.means == pytest.approx([0.6875, 0.5875])
-    assert median["counts"] < 0.85 * median["geometric"]
 
 
 def test_the_table_of_the_coin_and_the_counts_says_what_the_page_says():
@@ -305,32 +275,24 @@ def test_the_table_of_the_coin_and_the_counts_says_what_the_page_says():
     assert less["mean"]["3.35", "1.0"] > 0.5
 
 
-def test_a_category_that_never_comes_may_have_a_share_of_zero():
-    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, utilities=STARS, mechanism="counts")
-    runs = dirdp.simulate_bandit(bandit, [[0, 0, 0, 0.5, 0.5], GOOD], 50, 2, random_seed=1, progressbar=False)
-    assert runs.means == pytest.approx([0.875, 0.6875])
-    with pytest.raises(dirdp.errors.ArgumentError, match="shares of at least 0"):
-        dirdp.simulate_bandit(bandit, [[-1e-9, 0, 0, 0.5, 0.5], GOOD], 50, 2, progressbar=False)
-
-
 @pytest.mark.thorough
 def test_the_simulation_is_the_sampler():
     """Numbers of pulls of the worse arm, round by round with the sampler itself and batch by batch."""
     rng = np.random.default_rng(3)
     names, played = list(STARS), []
-    for _ in range(80):
+    for _ in range(25):
         bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, utilities=STARS, mechanism="counts")
         pulls = 0
-        for _ in range(100):
+        for _ in range(80):
             arm = bandit.select()
             pulls += arm == "b"
             bandit.update(arm, names[rng.choice(5, p=GOOD if arm == "a" else WORSE)])
         played.append(pulls)
-    runs = dirdp.simulate_bandit(bandit, [GOOD, WORSE], 100, 80, random_seed=4, progressbar=False)
+    runs = dirdp.simulate_bandit(bandit, [GOOD, WORSE], 80, 80, random_seed=4, progressbar=False)
+    assert runs.means == pytest.approx([0.875, 0.175])
+    assert (runs.pulls.sum(axis=1) == 80).all()
     assert stats.ks_2samp(played, runs.pulls[:, 1]).pvalue > 1e-4
-    # Against 80 runs of a uniform sampler, one time in ninety the p-value was above 1e-6; against 4000 at most 2.4e-9.
-    uniform = np.random.default_rng(5).binomial(100, 0.5, size=4000)
-    assert stats.ks_2samp(played, uniform).pvalue < 1e-6
+    assert stats.ks_2samp(played, rng.binomial(80, 0.5, size=4000)).pvalue < 1e-6
 
 
 @pytest.mark.thorough

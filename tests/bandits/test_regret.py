@@ -47,10 +47,10 @@ def test_the_variance_of_a_binomial_number_with_a_log_concave_weight():
     assert p @ (np.arange(4) - 1.5) ** 2 > 1.5 * (1 - 0.5)
 
 
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("epsilon", [0.3, 4.0])
 def test_a_likelihood_has_one_maximum_and_fills_its_share_of_the_line(epsilon):
     rng = np.random.default_rng(20261122)
-    for _ in range(100):
+    for _ in range(30):
         batches = random_batches(rng, epsilon)
         n, logs = sum(size for size, _ in batches), likelihood(batches, GRID, epsilon)
         slopes = np.sign(np.diff(logs))[np.abs(np.diff(logs)) > 1e-9]
@@ -84,7 +84,7 @@ def upper_tail(n, delta, batches, epsilon):
     return math.exp(-2 * n * delta**2) + (4 / 3) ** batches * math.exp(-epsilon * n * delta / 2)
 
 
-@pytest.mark.parametrize(("epsilon", "batches"), [(0.3, 1), (0.3, 3), (1.0, 2), (3.0, 2)])
+@pytest.mark.parametrize(("epsilon", "batches"), [(0.3, 3), (1.0, 2)])
 def test_the_tails_of_a_sum_of_outputs(epsilon, batches):
     for n in (16, 64):
         z, distribution = distribution_of_sum(n, 0.3, batches, epsilon)
@@ -106,7 +106,7 @@ def rho(y, best, n, last, epsilon):
     return 2 * (n + 1) / (w * (1 - (y / w) ** (n + 1))) * affinity ** (2 / 3)
 
 
-@pytest.mark.parametrize(("sizes", "epsilon"), [((4,), 1.0), ((30,), 2.0), ((6, 6), 1.0)])
+@pytest.mark.parametrize(("sizes", "epsilon"), [((30,), 2.0), ((6, 6), 1.0)])
 def test_the_odds_against_the_best_arm(sizes, epsilon):
     """By all outputs: the bound is one, and it falls where the last batch is large."""
     y, best, reach, total = 0.4, 0.9, 20, 0.0
@@ -146,7 +146,7 @@ def pulls_bound(mean, best, epsilon, log_rounds, x, y):
 def test_the_bound_is_above_simulated_runs_and_twice_the_lower_bound_in_the_end():
     best, mean, epsilon = 0.9, 0.2, 1.0
     design = Design(mechanism=BatchNoise(1 / epsilon), first_batch=math.ceil(2 / epsilon))
-    runs = dirdp.simulate_bandit(design, [best, mean], 10**5, 200, random_seed=1, progressbar=False)
+    runs = dirdp.simulate_bandit(design, [best, mean], 10**5, 50, random_seed=1, progressbar=False)
     bound, _ = pulls_bound(mean, best, epsilon, math.log(1e5), 0.3, 0.8)
     assert 1 < runs.pulls[:, 1].mean() < bound
     # Means that are nearly those of the arms: all that rises with the rounds is a batch of at most twice the size.

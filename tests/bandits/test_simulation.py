@@ -55,15 +55,20 @@ def test_what_cannot_be_simulated(policy, means, options, message):
         dirdp.simulate_bandit(policy, means, **({"horizon": 10, "n_runs": 2, "progressbar": False} | options))
 
 
-def test_a_sampler_is_not_changed_and_what_it_learned_not_used():
-    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE)
+def test_a_simulation_starts_anew_and_its_regret_is_that_of_the_pulls():
+    bandit = dirdp.ThompsonSampler(list("abc"), GUARANTEE)
     bandit.update(["a"] * 100, [1] * 100)
-    before = bandit.released
-    common = {"horizon": 300, "n_runs": 10, "random_seed": 1, "progressbar": False}
-    learned = dirdp.simulate_bandit(bandit, [0.5, 0.4], **common)
-    fresh = dirdp.simulate_bandit(dirdp.ThompsonSampler(["a", "b"], GUARANTEE), [0.5, 0.4], **common)
+    before, means = bandit.released, np.array([0.6, 0.5, 0.1])
+    learned, fresh = (
+        dirdp.simulate_bandit(one, means, 600, 30, random_seed=1, progressbar=False)
+        for one in (bandit, dirdp.ThompsonSampler(list("abc"), GUARANTEE))
+    )
     assert np.array_equal(learned.regret, fresh.regret)
     assert bandit.released.equals(before)
+    assert fresh.regret[:, -1] == pytest.approx(fresh.pulls @ (0.6 - means))
+    assert (np.diff(fresh.regret, axis=1) >= -1e-9).all()
+    assert fresh.checkpoints[-1] == 600
+    assert (fresh.pulls.sum(axis=1) == 600).all()
 
 
 def round_by_round(design, means, horizon, n_runs, rng):
@@ -101,73 +106,54 @@ def round_by_round(design, means, horizon, n_runs, rng):
 
 
 @pytest.mark.parametrize(
-    "n_runs", [pytest.param(400, marks=pytest.mark.thorough), pytest.param(1500, marks=pytest.mark.slow)]
+    "n_runs", [pytest.param(200, marks=pytest.mark.thorough), pytest.param(1500, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize(
-    ("means", "scale", "horizon", "growth"),
-    [((0.7, 0.4), 1.0, 40, 1.0), ((0.9, 0.5, 0.2), 2.0, 60, 2.0), ((0.3, 0.25), 0.5, 30, 0.5)],
+    ("means", "scale", "horizon", "growth"), [((0.9, 0.5, 0.2), 2.0, 40, 2.0), ((0.7, 0.2), 0.5, 30, 0.5)]
 )
 def test_runs_have_the_distribution_of_single_rounds(means, scale, horizon, growth, n_runs):
-    """1500 runs show a distribution function of the pulls that is off by .06; 400, by .11."""
+    """1500 runs show a distribution function of the pulls that is off by .06; 200, by .15."""
     design = Design(mechanism=BatchNoise(scale), first_batch=3, growth=growth)
-    rng = np.random.default_rng(4)
-    slow = round_by_round(design, means, horizon, n_runs, rng)
+    slow = round_by_round(design, means, horizon, n_runs, np.random.default_rng(4))
     quick = BatchSimulation(design).play(
-        np.array(means), np.array([horizon // 2, horizon]), 4000, np.random.default_rng(5), progressbar=False
+        np.array(means), np.array([horizon // 2, horizon]), 2000, np.random.default_rng(5), progressbar=False
     )[1]
     assert (quick.sum(axis=1) == horizon).all()
-    gaps = max(means) - np.array(means)
-    assert stats.ks_2samp(slow @ gaps, quick @ gaps).pvalue > 1e-3
     for arm in range(len(means)):
         assert stats.ks_2samp(slow[:, arm], quick[:, arm]).pvalue > 1e-3
 
 
-def test_regret_is_that_of_the_pulls_and_rises():
-    bandit = dirdp.ThompsonSampler(list("abc"), dirdp.PureDP(epsilon=1.0))
-    means = np.array([0.6, 0.5, 0.1])
-    runs = dirdp.simulate_bandit(bandit, means, 3000, 50, random_seed=1, progressbar=False)
-    assert runs.regret[:, -1] == pytest.approx(runs.pulls @ (0.6 - means))
-    assert (np.diff(runs.regret, axis=1) >= -1e-9).all()
-    assert runs.checkpoints[-1] == 3000
-    assert (runs.pulls.sum(axis=1) == 3000).all()
-    again = dirdp.simulate_bandit(bandit, means, 3000, 50, random_seed=1, progressbar=False)
-    assert np.array_equal(runs.regret, again.regret)
+def test_the_first_pulls_of_many_are_hypergeometric(monkeypatch):
+    rng, distribution = np.random.default_rng(1), stats.hypergeom(10, 5, 4)
+    for _ in range(2):
+        drawn = np.array([_subsample(np.array([5, 0, 3, 2]), 4, rng) for _ in range(4000)])
+        assert (drawn.sum(axis=1) == 4).all()
+        assert drawn.mean(axis=0) == pytest.approx([2, 0, 1.2, 0.8], abs=0.06)
+        seen = np.bincount(drawn[:, 0], minlength=5)
+        assert stats.chisquare(seen[:5], 4000 * distribution.pmf(np.arange(5))).pvalue > 1e-6
+        # Very many are drawn in another way.
+        monkeypatch.setitem(_subsample.__kwdefaults__, "max_count", 4)
 
 
-def test_the_first_pulls_of_many_are_hypergeometric():
-    rng = np.random.default_rng(1)
-    drawn = np.array([_subsample(np.array([5, 0, 3, 2]), 4, rng) for _ in range(20_000)])
-    assert (drawn.sum(axis=1) == 4).all()
-    assert drawn.mean(axis=0) == pytest.approx([2, 0, 1.2, 0.8], abs=0.03)
-    distribution = stats.hypergeom(10, 5, 4)
-    assert np.bincount(drawn[:, 0], minlength=5) / 20_000 == pytest.approx(distribution.pmf(np.arange(5)), abs=0.015)
-
-
-def test_the_first_pulls_of_very_many_are_hypergeometric(monkeypatch):
-    monkeypatch.setitem(_subsample.__kwdefaults__, "max_count", 4)
-    test_the_first_pulls_of_many_are_hypergeometric()
-
-
-@pytest.mark.parametrize("options", [{"first_batch": 10**18}, {"growth": 1e300}, {"first_batch": 10**9}])
-def test_batches_that_never_end(options):
-    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0), **options)
-    runs = dirdp.simulate_bandit(bandit, [0.5, 0.4], 1000, 20, random_seed=2, progressbar=False)
-    assert (runs.pulls.sum(axis=1) == 1000).all()
-    assert runs.pulls.mean(axis=0) == pytest.approx([500, 500], rel=0.2)
-
-
-@pytest.mark.parametrize("means", [[0.5, 0.5], [0.0, 1.0], [1.0, 1.0], [0.004, 0.005]])
-def test_odd_means(means):
-    bandit = dirdp.ThompsonSampler(range(len(means)), dirdp.PureDP(epsilon=0.3))
-    runs = dirdp.simulate_bandit(bandit, means, 2000, 20, random_seed=2, progressbar=False)
-    assert (runs.pulls.sum(axis=1) == 2000).all()
+@pytest.mark.parametrize(
+    ("means", "horizon", "options"),
+    [
+        ([0.5, 0.4], 1000, {"first_batch": 10**18}),
+        ([0.5, 0.4], 1000, {"growth": 1e300}),
+        ([0.2, 0.9], 1, {}),
+        ([0.0, 1.0], 2000, {}),
+        ([1.0, 1.0], 2000, {}),
+        ([0.004, 0.005], 2000, {}),
+    ],
+)
+def test_batches_that_never_end_and_odd_means(means, horizon, options):
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, **options)
+    runs = dirdp.simulate_bandit(bandit, means, horizon, 60, random_seed=2, progressbar=False)
+    assert (runs.pulls.sum(axis=1) == horizon).all()
     assert np.isfinite(runs.regret).all()
-
-
-def test_one_round():
-    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
-    runs = dirdp.simulate_bandit(bandit, [0.2, 0.9], 1, 1000, random_seed=3, progressbar=False)
-    assert runs.pulls[:, 0].mean() == pytest.approx(0.5, abs=0.06)
+    if options or horizon == 1:
+        # Nothing is learned, so no arm is preferred.
+        assert runs.pulls[:, 0].mean() / horizon == pytest.approx(0.5, abs=0.25 if horizon == 1 else 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -193,26 +179,15 @@ def test_regret_is_within_a_third_of_the_lower_bound(rivals):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("setting", "epsilon"), [("A", 1.0), ("A", 0.1), ("B", 1.0)])
-def test_a_row_of_the_table_is_what_the_simulation_gives(rivals, setting, epsilon):
+def test_a_row_of_the_table_is_what_the_simulation_gives(rivals):
     module, table = rivals
-    computed = module.row(module.policies(epsilon)[0], 10**6, setting, epsilon, 200)
+    computed = module.row(module.policies(1.0)[0], 10**6, "A", 1.0, 200)
     (stored,) = [
         one
         for one in table
-        if (one["policy"], one["horizon"], one["means"]) == (computed[3], "1000000", setting)
-        and float(one["epsilon"]) == epsilon
+        if (one["policy"], one["horizon"], one["means"]) == (computed[3], "1000000", "A")
+        and float(one["epsilon"]) == 1.0
     ]
     for name, value in zip(module.COLUMNS[4:], computed[4:], strict=True):
         # Another version of NumPy may draw otherwise: then the figures agree as those of two samples.
         assert float(value) == pytest.approx(float(stored[name]), rel=0.15), name
-
-
-@pytest.mark.thorough
-def test_noise_on_batches_learns_and_a_draw_in_every_round_hardly_does():
-    means, target = [0.8, 0.4], dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
-    common = {"horizon": 2000, "n_runs": 40, "random_seed": 1, "progressbar": False}
-    noise = dirdp.simulate_bandit(dirdp.ThompsonSampler(["a", "b"], target), means, **common)
-    every = dirdp.simulate_bandit(dirdp.bandits.EveryRound(target, 2000), means, **common)
-    medians = [float(np.median(one.regret[:, -1])) for one in (noise, every)]
-    assert medians[0] < medians[1] / 4

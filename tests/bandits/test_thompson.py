@@ -27,13 +27,17 @@ def played(bandit, means, rounds, seed=0):
 
 def test_it_finds_the_best_arm():
     means = {"a": 0.2, "b": 0.8, "c": 0.5}
-    bandit = played(dirdp.ThompsonSampler(list(means), GUARANTEE), means, 3000)
+    bandit = played(dirdp.ThompsonSampler(list(means), GUARANTEE), means, 1500)
     decision = bandit.posterior()["decision"]
     assert decision["best"].sel(arm="b") > 0.8
     assert decision["best"].sum() == pytest.approx(1)
     assert decision["mean"].sel(arm="b") == pytest.approx(0.8, abs=0.1)
     assert decision["loss"].sel(arm="b") < decision["loss"].sel(arm="a")
     assert bandit.posterior(draws=7)["posterior"]["mean_reward"].dims == ("chain", "draw", "arm")
+    one = dirdp.ThompsonSampler("only", GUARANTEE)
+    assert one.select() == "only"
+    assert one.posterior()["decision"]["best"].values.tolist() == [1.0]
+    assert one.posterior()["decision"]["loss"].values == pytest.approx([0], abs=1e-15)
 
 
 def test_what_is_released_may_be_published_and_nothing_else_is_shown():
@@ -47,20 +51,8 @@ def test_what_is_released_may_be_published_and_nothing_else_is_shown():
     assert released["size"].values.tolist() == [4]
     assert released["number"].values.tolist() == [0]
     secret = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=1000)
-    for _ in range(777):
-        secret.update("a", 1)
+    secret.update(["a"] * 777, [1] * 777)
     assert "777" not in repr(secret) + str(dirdp.report(secret, full=True)) + repr(vars(secret._run)["state"])
-
-
-def test_batches_grow_by_pulls_alone():
-    rewards = np.random.default_rng(1).random(3000) < 0.3
-    sizes = []
-    for flipped in (False, True):
-        bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=5, growth=2.0)
-        for reward in rewards:
-            bandit.update("a", int(reward != flipped))
-        sizes.append(bandit.released["size"].values.tolist())
-    assert sizes[0] == sizes[1] == [5, 10, 30, 90, 270, 810]
 
 
 def test_noise_comes_from_the_bits_of_the_operating_system(monkeypatch):
@@ -83,7 +75,7 @@ def test_rewards_between_are_rounded_without_bias():
 def test_a_posterior_is_calibrated_although_the_rewards_decided_the_pulls():
     """Ranks of the true means, which are drawn from the prior, are uniform; those of who ignores the noise are not."""
     rng, ranks, ignoring = np.random.default_rng(8), [], []
-    for seed in range(80):
+    for seed in range(60):
         means = dict(zip("ab", rng.random(2), strict=True))
         sampler = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=0.1), first_batch=8)
         bandit = played(sampler, means, 60, seed)
@@ -96,18 +88,6 @@ def test_a_posterior_is_calibrated_although_the_rewards_decided_the_pulls():
             ignoring.append(float(stats.beta(1 + seen.sum(), 1 + (sizes - seen).sum()).cdf(mean)))
     assert stats.kstest(ranks, "uniform").pvalue > 1e-4
     assert stats.kstest(ignoring, "uniform").pvalue < 1e-6
-
-
-@pytest.mark.parametrize(
-    "guarantee",
-    [GUARANTEE, dirdp.ApproxDP(epsilon=1, delta=1e-6), dirdp.RenyiDP(epsilon=0.2, order=2), dirdp.ZeroCDP(rho=0.2)],
-)
-def test_all_kinds_of_guarantee(guarantee):
-    bandit = dirdp.ThompsonSampler(["a", "b"], guarantee)
-    assert bandit.privacy.satisfies(guarantee)
-    assert str(guarantee) in str(dirdp.report(bandit, full=True))
-    assert "<table>" in dirdp.report(bandit, full=True)._repr_html_()
-    assert bandit._repr_html_() == dirdp.report(bandit)._repr_html_()
 
 
 def test_people_give_no_more_than_they_may():
@@ -154,20 +134,6 @@ def test_a_guarantee_about_rewards_is_never_booked_as_one_about_people():
         dirdp.ThompsonSampler(["a"], GUARANTEE, contribution=1, ledger=open_to_all)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"unit": "visitor"}, "contribution="),
-        ({"unit": "reward", "contribution": 1}, "weaker one"),
-        ({"unit": "a\nb", "contribution": 1}, "printable"),
-        ({"unit": 3, "contribution": 1}, "unit to be a text"),
-    ],
-)
-def test_who_is_protected_is_said_once(options, message):
-    with pytest.raises(dirdp.errors.ArgumentError, match=message):
-        dirdp.ThompsonSampler(["a"], GUARANTEE, **options)
-
-
 def test_a_report_says_who_is_protected():
     report = str(dirdp.report(dirdp.ThompsonSampler(["a"], GUARANTEE), full=True))
     assert "one reward: an observer cannot tell it from another reward in [0, 1]" in " ".join(report.split())
@@ -175,6 +141,31 @@ def test_a_report_says_who_is_protected():
     people = str(dirdp.report(dirdp.ThompsonSampler(["a"], GUARANTEE, contribution=3), full=True))
     assert "one person with at most 3 rewards" in people
     assert "one person has the same name in every update" in people
+
+
+@pytest.mark.thorough
+def test_the_model_of_pymc_has_the_likelihood_of_what_was_released():
+    """And its gradient, also where arms learn from one another in a model of one's own."""
+    bandit = played(dirdp.ThompsonSampler(["a", "b"], GUARANTEE), {"a": 0.3, "b": 0.6}, 200)
+    noise, released = bandit.design.mechanism, bandit._run.state.released
+    for means in ([0.1, 0.7], [0.45, 0.5]):
+        pairs = zip(released, means, strict=True)
+        expected = sum(noise.log_likelihood(z, n, np.array([mean]))[0] for one, mean in pairs for n, z in one)
+        assert bandit.release_logp(np.array(means)).eval() == pytest.approx(expected, rel=1e-9)
+    with pm.Model(coords={"arm": ["a", "b"]}) as own:
+        centre, size = pm.Uniform("centre"), pm.HalfNormal("size", 20)
+        rates = pm.Beta("rate", centre * size, (1 - centre) * size, dims="arm")
+        pm.Potential("released", bandit.release_logp(rates))
+    for model in (bandit.model(), own):
+        logp, dlogp, here = model.compile_logp(), model.compile_dlogp(), model.initial_point()
+        gradient, place = dlogp(here), 0
+        for name, value in here.items():
+            for k in range(np.size(value)):
+                step = np.zeros(np.size(value))
+                step[k] = 1e-6
+                ahead, behind = (logp(here | {name: value + sign * step.reshape(np.shape(value))}) for sign in (1, -1))
+                assert gradient[place] == pytest.approx((ahead - behind) / 2e-6, rel=1e-4, abs=1e-4)
+                place += 1
 
 
 def test_many_visitors_before_any_feedback():
@@ -187,61 +178,13 @@ def test_many_visitors_before_any_feedback():
     assert bandit.select(theta=[0.1, 0.9]) == "b"
 
 
-@pytest.mark.thorough
-def test_the_model_of_pymc_has_the_same_posterior():
-    means = {"a": 0.3, "b": 0.6}
-    bandit = played(dirdp.ThompsonSampler(list(means), GUARANTEE), means, 300)
-    model = bandit.model()
-    logp, dlogp = model.compile_logp(), model.compile_dlogp()
-    point = model.initial_point()
-    key = next(iter(point))
-    for values in ([0.1, -0.5], [2.0, -3.0]):
-        here = {key: np.array(values)}
-        gradient = dlogp(here)
-        for k in range(2):
-            step = np.zeros(2)
-            step[k] = 1e-6
-            numeric = (logp({key: here[key] + step}) - logp({key: here[key] - step})) / 2e-6
-            assert gradient[k] == pytest.approx(numeric, rel=1e-5, abs=1e-6)
-
-
-@pytest.mark.slow
-def test_nuts_agrees_with_the_grid():
-    means = {"a": 0.3, "b": 0.6}
-    bandit = played(dirdp.ThompsonSampler(list(means), GUARANTEE), means, 300)
-    with bandit.model():
-        draws = pm.sample(500, chains=2, cores=1, random_seed=1, progressbar=False)
-    exact = bandit.posterior(20_000)["posterior"]["mean_reward"]
-    seen = draws["posterior"]["mean_reward"]
-    assert seen.mean(("chain", "draw")).values == pytest.approx(exact.mean(("chain", "draw")).values, abs=0.02)
-    assert seen.std(("chain", "draw")).values == pytest.approx(exact.std(("chain", "draw")).values, rel=0.2)
-
-
-@pytest.mark.thorough
-def test_arms_may_learn_from_one_another():
-    means = dict(zip("abcd", (0.5, 0.55, 0.45, 0.5), strict=True))
-    bandit = played(dirdp.ThompsonSampler(list(means), GUARANTEE), means, 50)
-    with pm.Model(coords={"arm": list(means)}) as model:
-        centre, size = pm.Uniform("centre"), pm.HalfNormal("size", 20)
-        rates = pm.Beta("rate", centre * size, (1 - centre) * size, dims="arm")
-        pm.Potential("released", bandit.release_logp(rates))
-    assert np.isfinite(model.compile_logp()(model.initial_point()))
-    assert np.isfinite(model.compile_dlogp()(model.initial_point())).all()
-
-
-@pytest.mark.parametrize("reward", [-0.1, 1.1, math.nan, math.inf, "yes", None, [1]])
-def test_bad_rewards_are_refused_without_showing_them(reward):
-    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE)
-    with pytest.raises(dirdp.errors.DataError) as caught:
-        bandit.update("a", reward)
-    assert "1.1" not in str(caught.value)
-    assert bandit._run.state.open[0].pulls == 0
-
-
-def test_a_list_with_one_bad_reward_counts_none():
+def test_bad_rewards_are_refused_without_showing_them_and_count_none():
     bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, first_batch=10)
-    with pytest.raises(dirdp.errors.DataError):
-        bandit.update(["a", "b"], [1, 2])
+    for reward in (-0.1, 1.1, math.nan, math.inf, "yes", None, [1]):
+        for arms, rewards in (("a", reward), (["b", "a"], [1, reward])):
+            with pytest.raises(dirdp.errors.DataError) as caught:
+                bandit.update(arms, rewards)
+            assert "1.1" not in str(caught.value)
     with pytest.raises(dirdp.errors.ArgumentError, match="as many"):
         bandit.update(["a", "b"], [1])
     with pytest.raises(dirdp.errors.ArgumentError, match="Unknown arm"):
@@ -265,23 +208,20 @@ def test_a_list_with_one_bad_reward_counts_none():
         (["a"], {"prior": (1e13, 1)}, "never learns"),
         (["a"], {"contribution": 0}, "contribution"),
         (["a"], {"mechanism": "laplace"}, "mechanism"),
+        (["a"], {"unit": "visitor"}, "contribution="),
+        (["a"], {"unit": "reward", "contribution": 1}, "weaker one"),
+        (["a"], {"unit": "a\nb", "contribution": 1}, "printable"),
+        (["a"], {"unit": 3, "contribution": 1}, "unit to be a text"),
+        (["a"], {"guarantee": 1.0}, "guarantee"),
     ],
 )
 def test_bad_arguments(arms, options, message):
     with pytest.raises(dirdp.errors.ArgumentError, match=message):
-        dirdp.ThompsonSampler(arms, GUARANTEE, **options)
+        dirdp.ThompsonSampler(arms, **({"guarantee": GUARANTEE} | options))
 
 
-@pytest.mark.parametrize("epsilon", [0, -1, math.inf, math.nan])
-def test_a_guarantee_needs_a_positive_epsilon(epsilon):
-    with pytest.raises(dirdp.errors.ArgumentError, match="epsilon"):
-        dirdp.ThompsonSampler(["a"], dirdp.PureDP(epsilon=epsilon))
-    with pytest.raises(dirdp.errors.ArgumentError, match="guarantee"):
-        dirdp.ThompsonSampler(["a"], 1.0)
-
-
-@pytest.mark.parametrize("prior", [(1e12, 1), (1, 1e12), (1e12, 1e12), (1e-300, 1), (1e-3, 1e-3)])
-@pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 700, 1e6])
+@pytest.mark.parametrize("prior", [(1e12, 1), (1e12, 1e12), (1e-300, 1)])
+@pytest.mark.parametrize("epsilon", [1e-12, 700, 1e6])
 def test_extreme_priors_and_budgets(prior, epsilon):
     bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=epsilon), prior, first_batch=3)
     bandit.update(["a", "b"] * 20, [1, 0] * 20)
@@ -301,7 +241,7 @@ def test_threads_lose_no_reward():
     bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0), first_batch=7)
 
     def visitors(arm):
-        for _ in range(300):
+        for _ in range(100):
             bandit.select()
             bandit.update(arm, 1)
 
@@ -312,31 +252,19 @@ def test_threads_lose_no_reward():
         one.join()
     for arm, batch in zip("ab", bandit._run.state.open, strict=True):
         released = bandit.released.to_dataframe()
-        assert released.loc[released["arm"] == arm, "size"].sum() + batch.pulls == 600
+        assert released.loc[released["arm"] == arm, "size"].sum() + batch.pulls == 200
         assert batch.counts == (0, batch.pulls)
 
 
-def test_labels_of_numpy_are_those_of_python():
+def test_a_person_has_one_name_and_labels_of_numpy_are_those_of_python():
     bandit = dirdp.ThompsonSampler([0, 1], GUARANTEE, first_batch=10, contribution=1)
-    bandit.update(np.int64(1), 1, person=np.int64(5))
-    bandit.update(1, 1, person=5)
-    assert bandit._run.state.open[1].pulls == 1
-
-
-def test_a_person_has_one_name():
-    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=10, contribution=1)
+    bandit.update(np.int64(1), 1, person=5)
     for person in (5, "5", "5 ", "\t5\n", np.int64(5), np.str_("5")):
-        bandit.update("a", 1, person=person)
-    assert bandit._run.state.open[0].pulls == 1
+        bandit.update(1, 1, person=person)
+    assert [one.pulls for one in bandit._run.state.open] == [0, 1]
     for nobody in (None, True, "", " ", 5.0, b"5", ("5",), 10**5000, "\ud800"):
         with pytest.raises(dirdp.errors.ArgumentError, match="Pass person="):
-            bandit.update("a", 1, person=nobody)
-
-
-def test_one_arm():
-    bandit = dirdp.ThompsonSampler("only", GUARANTEE)
-    assert bandit.select() == "only"
-    assert bandit.posterior()["decision"]["best"].values.tolist() == [1.0]
+            bandit.update(1, 1, person=nobody)
 
 
 def test_copies_would_release_twice():
@@ -367,7 +295,7 @@ def test_rewards_may_be_categories_of_public_worth():
     distributions = {"a": [0.9, 0.1, 0.0], "b": [0.5, 0.2, 0.3]}
     rng = np.random.default_rng(3)
     bandit = dirdp.ThompsonSampler(list(distributions), GUARANTEE, utilities=worths)
-    for _ in range(2000):
+    for _ in range(1000):
         arm = bandit.select()
         bandit.update(arm, str(rng.choice(list(worths), p=distributions[arm])))
     decision = bandit.posterior()["decision"]
