@@ -1,7 +1,5 @@
 """P1's Theorem 2 from a prior of 0.2983 on, and its failure below (docs/proofs/divergence_tail.md)."""
 
-import itertools
-
 import numpy as np
 import printed_p1
 import pytest
@@ -78,7 +76,7 @@ def test_the_ends_of_the_range_by_hand():
 
 
 def test_the_signs_of_the_brackets_and_what_follows():
-    t = np.geomspace(1e-2, 60, 200_001)
+    t = np.geomspace(1e-2, 60, 20_001)
     f = np.exp(-ALPHA * t) / -np.expm1(-t)
     slope = -ALPHA * f - np.exp(-(1 + ALPHA) * t) / np.expm1(-t) ** 2
     for bracket in (1 - t * f, 1 + t**2 * slope):
@@ -92,29 +90,7 @@ def test_the_signs_of_the_brackets_and_what_follows():
     assert (h(c, ALPHA) <= (0.5 - ALPHA) / c).all()
 
 
-def test_l_falls_in_units_of_the_prior():
-    y = np.geomspace(0.01, 100, 201)
-    of = [h(alpha * y, alpha) for alpha in (0.2, 0.2983, 0.4, 1.0)]
-    assert all((small > large).all() for small, large in itertools.pairwise(of))
-
-
-@pytest.mark.parametrize("p", [np.full(4, 0.25), np.array([0.7, 0.2, 0.1, 0.0])])
-def test_the_exponent_by_simulation(p):
-    """The moments by the integral of the mean; with another prior it is seen that they are not."""
-    alpha, beta, s, rng = 0.5, 6.0, 2.0, np.random.default_rng(20261122)
-    x = np.linspace(beta - s, beta, 4001)[:, None]
-    mean = digamma(x[:, 0] + 4 * alpha) - np.log(x[:, 0])
-    mean += sum(share * h(x[:, 0] * share, alpha) for share in p if share > 0)
-    log_moment = np.trapezoid(mean, x[:, 0])
-    q = rng.dirichlet(beta * p + alpha, 200_000)
-    kl = sum(share * np.log(share / q[:, i]) for i, share in enumerate(p) if share > 0)
-    weights = np.exp(s * kl)
-    error = weights.std() / np.sqrt(len(kl))
-    assert abs(weights.mean() - np.exp(log_moment)) < 5 * error
-    assert abs(weights.mean() - np.exp(log_moment + 0.1)) > 5 * error
-
-
-@pytest.mark.parametrize(("alpha", "eta", "d"), [(ALPHA, 0.494, 400), (0.35, 0.56, 30), (0.3, 0.6, 12)])
+@pytest.mark.parametrize(("alpha", "eta", "d"), [(ALPHA, 0.494, 400), (0.3, 0.6, 12)])
 def test_the_theorem_holds_in_draws_of_the_tilted_distribution(alpha, eta, d):
     beta = d * alpha / np.expm1(eta / 2) * (1 + 1e-12)
     bound = printed_p1.p1_theorem_2(eta=eta, beta=beta, alpha=alpha, d=d)

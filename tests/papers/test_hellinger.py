@@ -60,43 +60,26 @@ def at_balanced(mechanism):
 REFERENCE = {
     "L43": (lambda: local_error(2, 10), 0.32994300198871531),
     "L45": (lambda: error(definition_4(2, 10, factor=2)), 0.32994300198871531),
-    "L49": (lambda: local_error(2, 100), 0.15513601222510797),
     "L55": (lambda: error(definition_4(2, 300)), 0.22264358121481717),
     "L59": (lambda: error(globally(2, 1000)), 0.87202370525151111),
-    "L61": (lambda: error(definition_4(2, 1000, factor=2)), 0.043161881563715664),
-    "L65": (lambda: error(definition_4(2, 3000)), 0.051533915954809439),
-    "L69": (lambda: error(globally(2, 15000)), 0.96365647665074815),
     "L71": (lambda: error(definition_4(2, 15000, factor=2)), 0.01108370966200502),
-    "L75": (lambda: local_error(3, 9), 0.53902138161871398),
-    "L81": (lambda: local_error(3, 30), 0.63136433968178039),
     "L87": (lambda: local_error(3, 99), 0.54822416892135374),
     "L95": (lambda: error(definition_4(3, 150, factor=2)), 0.45248599295761077),
-    "L97": (lambda: local_loss(2, 5), 0.64108389907729775),
-    "L99": (lambda: definition_4(2, 5, factor=2).pure_epsilon, 0.64108389907729775),
     "L109": (lambda: local_loss(2, 40), 0.69132369595701359),
-    "L111": (lambda: definition_4(2, 40, factor=2).pure_epsilon, 0.67322797025135982),
-    "L117": (lambda: definition_4(3, 5, factor=2).pure_epsilon, 0.66254917677610068),
     "L121": (lambda: local_loss(3, 8), 0.6979506605989506),
     "L129": (lambda: definition_4(3, 10, factor=2).pure_epsilon, 0.71106197993248849),
-    "L131": (lambda: at_balanced(definition_4(2, 10, factor=2)), 0.4984355904252622),
-    "L133": (lambda: at_balanced(definition_4(2, 40, factor=2)), 0.5005804359121215),
-    "L135": (lambda: at_balanced(definition_4(2, 100, factor=2)), 0.5000518450875369),
     "L137": (lambda: at_balanced(definition_4(2, 300, factor=2)), 0.5000002476309608),
-    "L139": (lambda: error(definition_4(2, 1000)), 0.09244144916787343),
     "L141": (lambda: error(definition_4(2, 1000, gamma=0.1, factor=2.2)), 0.0478837102016292),
 }
 
 
-@pytest.mark.parametrize("name", REFERENCE)
-def test_reference(name):
-    found, value = REFERENCE[name]
-    assert found() == pytest.approx(value, rel=1e-12)
-
-
-def test_the_reference_is_what_the_file_says():
+def test_reference():
+    """Values of the reference, with 17 digits."""
     path = Path(__file__).parents[1] / "reference" / "papers.json"
     stored = {entry["id"]: float(entry["value"]) for entry in json.loads(path.read_text())["values"]}
-    assert {name: stored[name] for name in REFERENCE} == {name: value for name, (_, value) in REFERENCE.items()}
+    for name, (found, value) in REFERENCE.items():
+        assert stored[name] == value
+        assert found() == pytest.approx(value, rel=1e-12), name
 
 
 @pytest.mark.parametrize(("prior", "n", "gamma"), [((1.0, 2.5), 6, 0.3), ((0.2, 1.0, 0.7), 3, 1.0)])
@@ -142,16 +125,11 @@ def test_the_distribution_is_its_definition(prior, n, gamma):
         assert mechanism.renyi(2.5) == pytest.approx(float(renyi), rel=1e-11)
 
 
-@pytest.mark.parametrize("order", [1 + 1e-9, 1 + 1e-6])
-def test_divergences_near_order_one_keep_their_digits(order):
-    mechanism = HellingerMechanism([1, 1], 8, 1e-4)
-    assert mechanism.renyi(order) == pytest.approx(mechanism.renyi(1.0), rel=1e-5)
-
-
-def test_large_orders_go_to_the_largest_loss():
-    mechanism = HellingerMechanism([1, 1], 8, 0.8)
-    assert mechanism.renyi(1e7) == pytest.approx(mechanism.pure_epsilon, rel=1e-5)
-    assert mechanism.renyi(1e7) <= mechanism.pure_epsilon
+def test_divergences_near_order_one_keep_their_digits_and_large_orders_go_to_the_largest_loss():
+    mechanism, sharp = (HellingerMechanism([1, 1], 8, exponent) for exponent in (1e-4, 0.8))
+    for order in (1 + 1e-9, 1 + 1e-6):
+        assert mechanism.renyi(order) == pytest.approx(mechanism.renyi(1.0), rel=1e-5)
+    assert sharp.pure_epsilon * (1 - 1e-5) < sharp.renyi(1e7) <= sharp.pure_epsilon
 
 
 @settings(max_examples=25)
@@ -170,7 +148,7 @@ def test_the_proof_holds_for_every_smoothness(prior, n, exponent, gamma, sensiti
 
 @pytest.mark.parametrize("accounting", ["exact", "proved"])
 @pytest.mark.parametrize("sensitivity", ["smooth", "global"])
-@pytest.mark.parametrize(("prior", "n"), [([1, 1], 40), ([0.3, 2, 1], 7)])
+@pytest.mark.parametrize(("prior", "n"), [([0.3, 2, 1], 7)])
 def test_calibration_to_pure_privacy_is_safe_and_tight(prior, n, sensitivity, accounting):
     options = {"prior": prior, "n_records": n, "sensitivity": sensitivity, "accounting": accounting, "smoothness": 0.5}
     mechanism = HellingerMechanism.for_guarantee(ONE, **options)
@@ -190,10 +168,10 @@ def test_calibration_to_pure_privacy_is_safe_and_tight(prior, n, sensitivity, ac
 )
 @pytest.mark.thorough
 def test_other_guarantees_need_no_more_noise_than_the_pure_one_they_follow_from(guarantee):
-    loose = HellingerMechanism.for_guarantee(guarantee, prior=[1, 1], n_records=20, smoothness=0.5)
+    loose = HellingerMechanism.for_guarantee(guarantee, prior=[1, 1], n_records=10, smoothness=0.5)
     assert loose.satisfies(guarantee)
     proved = HellingerMechanism.for_guarantee(
-        guarantee, prior=[1, 1], n_records=20, smoothness=0.5, accounting="proved"
+        guarantee, prior=[1, 1], n_records=10, smoothness=0.5, accounting="proved"
     )
     assert proved.satisfies(guarantee)
     assert loose.exponent > proved.exponent
@@ -223,14 +201,6 @@ def test_what_p4_claims_and_what_is_true():
     assert error(definition_4(2, 1000, gamma=0.084, factor=2 * 1.084)) == pytest.approx(0.0471, abs=5e-5)
     exact = HellingerMechanism.for_guarantee(ONE, prior=[1, 1], n_records=1000, smoothness=0.2)
     assert error(exact) < 0.45 * error(definition_4(2, 1000, gamma=0.084, factor=2 * 1.084))
-
-
-def test_draws_and_estimates_are_those_of_one_release():
-    mechanism = HellingerMechanism([1, 1], 40, 2.0)
-    assert mechanism.sample([30, 10], released_draws=3, random_seed=2).shape == (3, 2)
-    np.testing.assert_allclose(mechanism.sample([30, 10], released_draws=3, random_seed=2).sum(axis=1), 1)
-    released = mechanism.release([30, 10], random_seed=3)
-    np.testing.assert_array_equal(mechanism.estimate([30, 10], random_seed=3), released / 40)
 
 
 def test_large_beta_models_need_no_comparison():
@@ -263,7 +233,6 @@ def test_large_tables_release(n, d):
     [
         (10**6, 3, "500001500001 posteriors"),
         (2**53, 5, "more than 1e15 posteriors"),
-        (10**6, 2000, "more than 1e15 posteriors"),
         # Few posteriors of many counts each: these would take 100 gigabytes.
         (2, 3000, "for at most 6666"),
         (1, 100_000, "for at most 200"),
@@ -316,7 +285,10 @@ def test_errors_are_for_people_and_never_show_counts():
         HellingerMechanism([1, 1], 0, 1.0)
 
 
-def test_mechanisms_are_values():
+def test_mechanisms_are_values_and_an_estimate_is_a_release():
+    mechanism = HellingerMechanism([1, 1], 40, 2.0)
+    released = mechanism.release([30, 10], random_seed=3)
+    np.testing.assert_array_equal(mechanism.estimate([30, 10], random_seed=3), released / 40)
     smooth, same = (
         [HellingerMechanism([1, 2], 9, 0.5, sensitivity=of, smoothness=g) for g in (1.0, 2.0)]
         for of in ("smooth", "global")

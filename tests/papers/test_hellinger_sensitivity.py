@@ -4,8 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.papers.hellinger_distributions import (
@@ -18,12 +16,9 @@ from pymc_dirdp.papers.hellinger_distributions import (
 
 SMALL = [
     ((1.0, 1.0), 1),
-    ((1.0, 1.0), 9),
     ((0.02, 0.9), 13),
     ((1.0, 1.0, 1.0), 1),
-    ((1.0, 1.0, 1.0), 8),
     ((0.1, 0.4, 3.0), 7),
-    ((0.1, 0.1, 0.1, 0.1), 5),
     ((0.5, 2.0, 1.0, 0.1), 4),
 ]
 
@@ -67,7 +62,7 @@ def test_local_sensitivity_is_its_definition_and_the_triangle_inequality_makes_i
     assert global_sensitivity(np.array(prior), n) == pytest.approx(local.max(), rel=1e-12)
 
 
-@pytest.mark.parametrize("smoothness", [1e-3, 0.05, 0.3, 1.0, 5.0])
+@pytest.mark.parametrize("smoothness", [1e-3, 0.3, 5.0])
 @pytest.mark.parametrize(("prior", "n"), SMALL)
 def test_smooth_sensitivity_is_its_definition(prior, n, smoothness):
     data, distances, apart = by_force(prior, n)
@@ -78,40 +73,9 @@ def test_smooth_sensitivity_is_its_definition(prior, n, smoothness):
     np.testing.assert_allclose(smooth_sensitivities(np.array(prior), data[:1], smoothness), smooth[:1], rtol=1e-12)
 
 
-@settings(max_examples=40)
-@given(st.lists(st.floats(0.01, 50), min_size=2, max_size=4), st.integers(1, 6), st.floats(1e-3, 10))
-def test_smooth_sensitivity_bounds_the_local_one_and_is_lipschitz(prior, n, smoothness):
-    candidates = Candidates(np.array(prior), n)
-    smooth = smooth_sensitivities(candidates.prior, candidates.counts, smoothness)
-    assert np.all(smooth >= local_sensitivities(candidates.prior, candidates.counts) * (1 - 1e-12))
-    assert np.all(smooth <= global_sensitivity(candidates.prior, n) * (1 + 1e-12))
-    for first, second in candidates.neighbours:
-        assert np.all(np.abs(1 / smooth[first] - 1 / smooth[second]) <= smoothness * (1 + 1e-9))
-
-
-ONE = np.ones(2), np.ones(3)
-REFERENCE = {
-    "L20": (lambda: global_sensitivity(ONE[0], 5), 0.36826417133828417),
-    "L22": (lambda: global_sensitivity(ONE[0], 40), 0.34137682849104317),
-    "L24": (lambda: local_sensitivities(ONE[0], np.array([[5, 5]]))[0], 0.21151044483821082),
-    "L26": (lambda: smooth_sensitivities(ONE[0], np.array([[2, 38]]), 1.0)[0], 0.2544973353051496),
-    "L28": (lambda: global_sensitivity(ONE[1], 17), 0.46325137517610424),
-    "L30": (lambda: smooth_sensitivities(ONE[1], np.array([[33, 33, 33]]), 1.0)[0], 0.086233897041765583),
-}
-
-
-@pytest.mark.parametrize("name", REFERENCE)
-def test_reference(name):
-    found, value = REFERENCE[name]
-    assert found() == pytest.approx(value, rel=1e-13)
-
-
-def test_three_categories_have_one_global_sensitivity_for_any_number_of_records():
-    assert len({global_sensitivity(np.array([0.3, 1.0, 2.0]), n) for n in (1, 5, 10**6)}) == 1
-
-
 def test_large_data_sets_need_no_list():
-    """N = 10^6 in three categories has 5e11 data sets."""
+    """N = 10^6 in three categories has 5e11 data sets, and one global sensitivity for any number of records."""
+    assert len({global_sensitivity(np.array([0.3, 1.0, 2.0]), n) for n in (1, 5, 10**6)}) == 1
     smooth = smooth_sensitivities(np.ones(3), np.array([[400_000, 599_990, 10]]), 1.0)
     assert 0 < smooth[0] < global_sensitivity(np.ones(3), 10**6)
     with pytest.raises(UnattainableError, match="500001500001 posteriors"):

@@ -20,20 +20,16 @@ def domain(m=2, eta=0.05, etabar=0.05, b=0.4, **options):
     return SimplexDomain(m, eta=eta, etabar=etabar, b=b, **options)
 
 
-GAMMA = {k: p3_problem_14(domain(), k, 0.05) for k in (3, 10, 24)}
+GAMMA = {k: p3_problem_14(domain(), k, 0.05) for k in (3, 24)}
 
 # Values of 30 digits and more, from papers.json of the reference; the comment says what P3 prints.
 REFERENCE = {
     "G01": (lambda: p3_lemma_1(domain(), 24, 0.002), 0.04336593975320487),
-    "G03": (lambda: p3_lemma_1(domain(), 3, 1e-11), 0.054117022864683803),
     "G05": (lambda: p3_lemma_1(domain(5), 24, 0.002), 0.10511764093825955),
-    "G07": (lambda: p3_lemma_1(domain(4, 0.1), 100, 0.05), 0.10324658249513985),
     "G09": (lambda: p3_lemma_1(domain(5, 0.028), 171.87, 1e-3), 9.5853271896766145e-6),
     "G11": (lambda: p3_lemma_1(domain(5, 0.028), 171.87, 1e-6), 4.0186283899955103e-20),
     "G20": (lambda: GAMMA[3], 5.8591697263055327e-12),
     "G21": (lambda: p3_theorem_1_corrected(domain(), 3, GAMMA[3]), 17.531723564275852),  # printed 2.30
-    "G24": (lambda: GAMMA[10], 5.4395368131688025e-5),
-    "G25": (lambda: p3_theorem_1_corrected(domain(), 10, GAMMA[10]), 23.951388074222654),  # printed 4.40
     "G28": (lambda: GAMMA[24], 0.0022607306785700363),
     "G29": (lambda: p3_theorem_1_corrected(domain(), 24, GAMMA[24]), 38.402444086238575),  # printed 8.53
     "G32": (lambda: p3_corollary(domain(), 24, GAMMA[24]), 71.831058810533331),
@@ -41,31 +37,24 @@ REFERENCE = {
     "G34": (lambda: p3_theorem(domain(b=1), 24, GAMMA[24], number=3, alpha=0.01), 13.129682913085593),
     "G36": (lambda: p3_problem_14(domain(3), 24, 0.05), 0.0016075059278105724),
     "G38": (lambda: p3_theorem_1_corrected(domain(3, b=0.1), 24, 0.0016075059278105724), 10.965655119045653),
-    "G40": (lambda: p3_theorem_1_corrected(domain(2, 0.3, 0.1999, 1.0), 4, 0.01), 3.6779339280477258),
     "G42": (
         lambda: p3_theorem(domain(2, 0.3, 0.1999, 1.0), 4, 0.01, number=3, alpha=0.1),
         -6.9523569335979534,
     ),
-    "G46": (lambda: p3_problem_14(domain(5, 0.028), 171.87, 1e-5), 0.0010091008985721756),
 }
 
 
-@pytest.mark.parametrize("name", REFERENCE)
-def test_reference_values(name):
-    value, expected = REFERENCE[name]
-    assert value() == pytest.approx(expected, rel=1e-10)
-
-
-def test_the_values_typed_here_are_those_of_the_reference():
+def test_reference_values():
     path = Path(__file__).parents[1] / "reference" / "papers.json"
     stored = {value["id"]: float(value["value"]) for value in json.loads(path.read_text())["values"]}
-    for name, (_, typed) in REFERENCE.items():
-        assert stored[name] == typed
+    for name, (value, expected) in REFERENCE.items():
+        assert stored[name] == expected
+        assert value() == pytest.approx(expected, rel=1e-10), name
 
 
-@pytest.mark.parametrize("m", [2, 3, 10, 50])
-@pytest.mark.parametrize("k", [3.0, 24.0, 900.0, 3e4, 1e5])
-@pytest.mark.parametrize("share", [1e-6, 0.01, 0.3, 0.97])
+@pytest.mark.parametrize("m", [2, 50])
+@pytest.mark.parametrize("k", [3.0, 900.0, 1e5])
+@pytest.mark.parametrize("share", [1e-6, 0.3, 0.97])
 def test_delta_lies_between_its_elementary_bounds(m, k, share):
     """`1 - prod(1 - I) <= delta <= sum I`, I the probability of one entry."""
     eta = 0.9 / m * 0.5
@@ -113,9 +102,6 @@ def of_many_digits(k, eta, gamma):
     ("k", "eta", "gamma", "rel"),
     [
         (3e4, 0.05, 0.04, 1e-10),
-        pytest.param(1e4, 0.05, 0.045, 1e-10, marks=pytest.mark.thorough),
-        pytest.param(3e4, 0.05, 0.048, 1e-10, marks=pytest.mark.thorough),
-        pytest.param(1e5, 0.05, 0.046, 1e-10, marks=pytest.mark.thorough),
         pytest.param(1e5, 0.3, 0.29, 1e-8, marks=pytest.mark.thorough),
     ],
 )
@@ -136,17 +122,6 @@ def test_a_gamma_near_its_largest():
     with pytest.raises(ArgumentError, match="for numerical integration"):
         p3_lemma_1(domain(), 3, 0.49)
     assert p3_lemma_1(domain(2, 0.01), 24, 0.49) == pytest.approx(1.0, abs=1e-11)
-
-
-def test_the_worst_input_has_all_protected_entries_at_their_floor():
-    """ERRATA P3.5, by simulation: other inputs fall below gamma less often."""
-    rng = np.random.default_rng(0)
-    exact = p3_lemma_1(domain(3), 24, 0.01)
-    for p in ([0.05, 0.05, 0.05, 0.85], [0.05, 0.05, 0.3, 0.6], [0.2, 0.2, 0.2, 0.4]):
-        missed = np.mean(np.any(rng.dirichlet(24 * np.array(p), 200_000)[:, :3] < 0.01, axis=1))
-        assert missed <= exact + 5 * math.sqrt(exact / 200_000)
-        if p[2] == 0.05:
-            assert missed == pytest.approx(exact, abs=5 * math.sqrt(exact / 200_000))
 
 
 def test_theorem_1_is_too_small_for_large_steps():
@@ -201,8 +176,8 @@ def printed_lemma_1(domain, k, gamma, p):
     return 1 - integrate.dblquad(density, gamma, 1 - gamma, gamma, lambda x: 1 - x, epsabs=1e-11, epsrel=1e-10)[0]
 
 
-@pytest.mark.parametrize("p", [(0.05, 0.05), (0.2, 0.3), (0.05, 0.85), (0.31, 0.31)])
-@pytest.mark.parametrize(("k", "gamma"), [(40.0, 0.01), (60.0, 0.05)])
+@pytest.mark.parametrize("p", [(0.05, 0.05), (0.2, 0.3), (0.05, 0.85)])
+@pytest.mark.parametrize(("k", "gamma"), [(40.0, 0.01)])
 def test_lemma_1_for_a_given_input(p, k, gamma):
     expected = printed_lemma_1(domain(), k, gamma, p)
     found = p3_lemma_1(domain(), k, gamma, p=p)

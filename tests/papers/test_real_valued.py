@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import stats
 from scipy.special import digamma, gammaln, polygamma
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.papers import RealValuedLoss, p1_theorem_1, p2_theorem_1, p2_theorem_2
+from pymc_dirdp.papers.privacy import RealValuedLoss, p1_theorem_1, p2_theorem_1, p2_theorem_2
 from pymc_dirdp.privacy.divergences import renyi_remove
 
 
@@ -34,11 +34,11 @@ def neighbours(rng, d, delta_2_squared, delta_inf):
     return f, f + step
 
 
-@pytest.mark.parametrize("order", [1.0, 1.3, 2.0, 5.0])
-@pytest.mark.parametrize(("delta_2_squared", "delta_inf"), [(2.0, 1.0), (0.7, 0.3), (0.1, 3.0)])
+@pytest.mark.parametrize("order", [1.0, 1.3, 5.0])
+@pytest.mark.parametrize(("delta_2_squared", "delta_inf"), [(0.7, 0.3), (0.1, 3.0)])
 def test_no_neighbours_are_further_apart(order, delta_2_squared, delta_inf):
     rng = np.random.default_rng(int(order * 10))
-    for _ in range(400):
+    for _ in range(200):
         d = int(rng.integers(2, 8))
         r = rng.uniform(0.05, 1.0)
         alpha = rng.uniform(0.2, 4.0, d)
@@ -48,18 +48,12 @@ def test_no_neighbours_are_further_apart(order, delta_2_squared, delta_inf):
             assert dirichlet_renyi(order, r * f + alpha, r * g + alpha) <= bound * (1 + 1e-9)
             published_needs = alpha.min() - (order - 1) * r * delta_inf
             if published_needs > 0:
-                published = p1_theorem_1(
-                    order=order,
-                    r=r,
-                    alpha_min=float(alpha.min()),
-                    delta_2_squared=delta_2_squared,
-                    delta_inf=delta_inf,
-                )
-                assert bound <= published.epsilon * (1 + 1e-12)
+                known = {"alpha_min": float(alpha.min()), "delta_2_squared": delta_2_squared, "delta_inf": delta_inf}
+                assert bound <= p1_theorem_1(order=order, r=r, **known).epsilon * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("order", [2.0, 3.5])
-@pytest.mark.parametrize("cells", [1, 2, 5])
+@pytest.mark.parametrize("cells", [1, 5])
 def test_it_is_approached_as_another_cell_fills(order, cells):
     r, a, step = 0.4, 1.3, 0.5
     bound = RealValuedLoss(r, a, cells * step**2, step).renyi(order)
@@ -90,14 +84,14 @@ def hockey_stick(epsilon, first, second):
     return float(((width[:, None] * weights / 2) * np.maximum(p.pdf(x) - math.exp(epsilon) * q.pdf(x), 0)).sum())
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("epsilon", [0.0, 0.5])
 def test_the_exact_pair_covers_fractional_steps(epsilon):
     """One entry grows and one falls, each by at most w, and the total may change."""
     rng = np.random.default_rng(8)
     alpha, r, w = np.array([1.2, 2.0]), 0.6, 0.7
     exact = DirichletMechanism(alpha, r * w)
     worst = 0.0
-    for _ in range(60):
+    for _ in range(20):
         gain, loss = rng.uniform(0, w, 2)
         f = rng.gamma(0.5, 1.0, 2) * rng.integers(0, 2, 2)
         first, second = r * (f + [gain, 0]) + alpha, r * (f + [0, loss]) + alpha
@@ -138,19 +132,11 @@ def test_the_other_curves_follow_from_the_divergences():
         dirdp.ApproxDP(epsilon=1.0, delta=1e-6),
     ],
 )
-@pytest.mark.parametrize("alpha_min", [1e-3, 1.0, 300.0])
+@pytest.mark.parametrize("alpha_min", [1e-3, 300.0])
 def test_calibration_ends_at_the_boundary(guarantee, alpha_min):
     found = RealValuedLoss.for_guarantee(guarantee, alpha_min=alpha_min, delta_2_squared=0.5, delta_inf=0.25)
     assert found.satisfies(guarantee)
     assert not RealValuedLoss(found.r * 1.001, alpha_min, 0.5, 0.25).satisfies(guarantee)
-
-
-def test_statistics_of_any_scale_are_calibrated():
-    """In other units of the statistic r is another, and r times the statistic is the same."""
-    target = dirdp.ApproxDP(epsilon=1e-9, delta=1e-12)
-    one = RealValuedLoss.for_guarantee(target, alpha_min=1e-3, delta_2_squared=1.0, delta_inf=1.0)
-    thousands = RealValuedLoss.for_guarantee(target, alpha_min=1e-3, delta_2_squared=1e8, delta_inf=1e4)
-    assert thousands.r * 1e4 == pytest.approx(one.r, rel=1e-6)
 
 
 def test_arguments():
@@ -165,9 +151,3 @@ def test_arguments():
             RealValuedLoss(**({"r": 1.0, "alpha_min": 1.0, "delta_2_squared": 2.0, "delta_inf": 1.0} | wrong))
     # An entry cannot change by more than the whole vector.
     assert RealValuedLoss(1.0, 2.0, 0.25, 9.0).renyi(3) == pytest.approx(RealValuedLoss(1.0, 2.0, 0.25, 0.5).renyi(3))
-
-
-def test_the_quadrature_of_this_file():
-    assert hockey_stick(0.0, (2.0, 3.0), (3.0, 2.0)) == pytest.approx(
-        integrate.quad(lambda x: max(stats.beta(2, 3).pdf(x) - stats.beta(3, 2).pdf(x), 0), 0, 1, points=[0.5])[0]
-    )

@@ -9,7 +9,7 @@ from scipy.stats import laplace
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.papers import HellingerMechanism, p4_ilap_mech, p4_lap_mech
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
-from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, ZeroCDP
 
 FORMS = {"lap": p4_lap_mech, "ilap": p4_ilap_mech}
 
@@ -38,26 +38,18 @@ def test_tables_1_and_2_of_p4(name):
     np.testing.assert_allclose(both_ways, PRINTED[name][1], rtol=0, atol=1.01e-11)
 
 
-REFERENCE = {
-    "L41": ("ilap", 2, 10, 0.22014849329980935),
-    "L47": ("ilap", 2, 100, 0.0755505063114876),
-    "L53": ("ilap", 2, 300, 0.043981147524392605),
-    "L57": ("lap", 2, 1000, 0.045488533892358651),
-    "L63": ("ilap", 2, 3000, 0.01396214485371458),
-    "L67": ("lap", 2, 15000, 0.011783773997043676),
-    "L73": ("lap", 3, 9, 0.68588011116383023),
-    "L79": ("lap", 3, 30, 0.57301085060848797),
-    "L85": ("lap", 3, 99, 0.3755633993931589),
-    "L91": ("lap", 3, 150, 0.31638404618615773),
-}
-
-
-@pytest.mark.parametrize("name", REFERENCE)
-def test_reference(name):
-    form, d, n, value = REFERENCE[name]
+@pytest.mark.parametrize(
+    ("form", "d", "n", "value"),
+    [
+        ("ilap", 2, 10, 0.22014849329980935),
+        ("ilap", 2, 3000, 0.01396214485371458),
+        ("lap", 2, 15000, 0.011783773997043676),
+        ("lap", 3, 150, 0.31638404618615773),
+    ],
+)
+def test_values_of_the_reference(form, d, n, value):
     mechanism = FORMS[form](epsilon=1.0, prior=np.ones(d), n_records=n)
-    counts = np.full(d, n // d)
-    assert mechanism.expected_distance(counts) == pytest.approx(value, rel=1e-12)
+    assert mechanism.expected_distance(np.full(d, n // d)) == pytest.approx(value, rel=1e-12)
 
 
 @pytest.mark.parametrize(("d", "epsilon"), [(2, 1 / 2), (3, 2 / 3)])
@@ -90,7 +82,7 @@ def noise_distributions(noise, scale):
 
 
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])
-@pytest.mark.parametrize("scale", [0.15, 0.4, 2.0, 9.0])
+@pytest.mark.parametrize("scale", [0.15, 9.0])
 @pytest.mark.parametrize("d", [2, 3])
 @pytest.mark.thorough
 def test_curves_by_summation(noise, scale, d):
@@ -116,7 +108,7 @@ def test_curves_by_summation(noise, scale, d):
 
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])
 @pytest.mark.parametrize("total", ["fixed", "printed"])
-@pytest.mark.parametrize("counts", [[0, 7], [7, 0], [3, 4], [2, 0, 5], [0, 7, 0]])
+@pytest.mark.parametrize("counts", [[0, 7], [2, 0, 5]])
 def test_distributions_add_up_and_stay_inside(noise, total, counts):
     mechanism = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 3.0, noise_kind=noise, total=total)
     outcomes, distribution = mechanism.distribution(counts)
@@ -130,9 +122,9 @@ def test_distributions_add_up_and_stay_inside(noise, total, counts):
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])
 @pytest.mark.parametrize(
     "guarantee",
-    [PureDP(epsilon=0.3), ApproxDP(epsilon=0.3, delta=1e-4), RenyiDP(order=3, epsilon=0.1), ZeroCDP(rho=0.1)],
+    [PureDP(epsilon=0.3), ApproxDP(epsilon=0.3, delta=1e-4), ZeroCDP(rho=0.1)],
 )
-@pytest.mark.parametrize("d", [2, 4])
+@pytest.mark.parametrize("d", [4])
 def test_calibration_is_safe_and_tight(noise, guarantee, d):
     mechanism = TruncatedNoiseMechanism.for_guarantee(guarantee, prior=np.ones(d), n_records=50, noise_kind=noise)
     loss, allowed = mechanism.loss(guarantee)
