@@ -18,76 +18,99 @@ from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.mechanisms.registry import STRATEGIES, Dirichlet
 from pymc_dirdp.planning.calibration import p1_theorem_1_concentration
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL, a_priori_kl
+from pymc_dirdp.privacy.people import Contribution
 from tests.planned import planned_sample
 
-TARGETS = [
-    ApproxDP(epsilon=1.0, delta=1e-6),
-    ApproxDP(epsilon=0.0, delta=1e-2),
-    RenyiDP(order=5, epsilon=0.1),
-    RenyiDP(order=1, epsilon=0.2),
-    TruncatedCDP(rho=0.01, omega=20),
-]
-PRIORS = [np.array([0.5, 2.0, 3.0]), np.full((3, 2), 0.01), np.full(5, 300.0)]
+
+def powers_of_ten(low, high):
+    return st.floats(low, high).map(lambda x: 10.0**x)
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=str)
-@pytest.mark.parametrize("prior", PRIORS, ids=["uneven", "sparse", "large"])
-@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-@pytest.mark.parametrize(
-    ("strategy", "objective"),
-    [("optimal", "posterior"), ("optimal", "estimate"), ("temper", "posterior"), ("inflate", "posterior")],
+TARGETS = st.one_of(
+    st.builds(ApproxDP, epsilon=st.floats(0, 20), delta=powers_of_ten(-15, -0.05)),
+    st.builds(RenyiDP, order=st.floats(1, 500), epsilon=powers_of_ten(-4, 3)),
+    st.builds(TruncatedCDP, rho=powers_of_ten(-4, 3), omega=st.floats(1.001, 500)),
 )
-@pytest.mark.parametrize("min_count", [0.0, 3.0])
-def test_calibration_is_safe_and_tight(target, prior, adjacency, strategy, objective, min_count):
-    setting = {"adjacency": adjacency, "min_count": min_count}
-    mechanism = calibrate(
-        target, prior=prior, n_records=300, mechanism=Dirichlet(strategy=strategy), objective=objective, **setting
-    )
-    assert mechanism.satisfies(target)
-    np.testing.assert_allclose(mechanism.alpha - prior, (mechanism.alpha - prior).flat[0], atol=1e-9 * prior.max())
-    untouched = mechanism.r == 1 and np.array_equal(mechanism.alpha, prior)
-    if not untouched:
-        assert not DirichletMechanism(mechanism.alpha, mechanism.r * (1 + 1e-9), **setting).satisfies(target)
+CELLS = powers_of_ten(-2, 2.5)
+PRIORS = st.one_of(
+    st.lists(CELLS, min_size=2, max_size=5).map(np.array),
+    st.lists(CELLS, min_size=4, max_size=4).map(lambda cells: np.reshape(cells, (2, 2))),
+)
+SETTINGS = st.fixed_dictionaries(
+    {
+        "n_records": st.sampled_from([1, 30, 2000]),
+        "objective": st.sampled_from(["posterior", "estimate"]),
+        "adjacency": st.sampled_from(["replace-one", "add-remove"]),
+        "min_count": st.sampled_from([0.0, 2.0]),
+        "contribution": st.sampled_from([1, 3]),
+    }
+)
 
 
-@pytest.mark.parametrize("objective", ["posterior", "estimate"])
-@pytest.mark.parametrize("target", TARGETS[:3], ids=str)
-def test_optimal_beats_every_point_of_a_fine_grid(target, objective):
-    prior, n = np.array([1.0, 2.0, 0.5]), 400
-    loss = getattr(PriorExpectedKL(prior, n), objective)
-    best = calibrate(target, prior=prior, n_records=n, objective=objective)
-    reached = loss(best.r, float((best.alpha - prior)[0]))
-    for s in [0.0, *np.geomspace(1e-3, 1e3, 150)]:
-        # Independent of the calibration's own root: tempering with the inflated prior.
-        r = calibrate(target, prior=prior + s, mechanism=Dirichlet(strategy="temper")).r
-        r = min(r, 1.0) if objective == "posterior" else r
-        assert reached <= loss(r, s) * (1 + 1e-6)
+@settings(max_examples=25)
+@given(TARGETS, PRIORS, SETTINGS)
+def test_every_strategy_is_safe_and_tight_and_the_optimal_one_is_the_best(target, prior, options):
+    """An error that is none of the library's is a failure."""
+    facts = {name: options[name] for name in ("adjacency", "min_count", "contribution")}
+    capped, errors = options["objective"] == "posterior", {}
+    for strategy in ("optimal", "temper", "inflate"):
+        try:
+            found = calibrate(target, prior=prior, mechanism=Dirichlet(strategy=strategy), **options)
+        except DirdpError:
+            continue
+        assert found.satisfies(target)
+        assert (found.adjacency, found.min_count, found.contribution.records) == tuple(facts.values())
+        s = float((found.alpha - prior).flat[0])
+        assert s >= 0
+        np.testing.assert_allclose(found.alpha - prior, s, atol=1e-9 * found.alpha.max())
+        assert found.r <= 1 or strategy == "temper" or not capped
+        # Only the posterior itself may have room left, and only where the prior needs nothing added.
+        if found.r != 1:
+            assert not DirichletMechanism(found.alpha, found.r * (1 + 1e-8), **facts).satisfies(target)
+        elif s > 1e-9 * found.alpha.flat[0]:
+            assert not DirichletMechanism(prior + s * (1 - 1e-6), 1.0, **facts).satisfies(target)
+        r = min(found.r, 1.0) if capped else found.r
+        errors[strategy] = getattr(PriorExpectedKL(prior, options["n_records"]), options["objective"])(r, s)
+    # The search ends at 10**4 times the r of tempering, where the error hardly falls any more.
+    assert errors.get("optimal", 0) <= min(errors.values(), default=0) * (1 + 1e-5) + 1e-9
 
 
 @pytest.mark.parametrize(
-    ("objective", "prior"),
+    ("target", "objective", "prior"),
     [
-        ("posterior", [0.78, 8.39, 8.06, 17.07, 0.99, 2.13]),
-        ("estimate", [0.88, 0.06, 1.38, 18.38, 1.54]),
-        ("estimate", [[1.0, 20.0, 5.0], [2.0, 1.0, 9.0]]),
-        ("posterior", [1.0, 2.0, 3.0]),
+        (ApproxDP(epsilon=5, delta=1e-6), "posterior", [0.78, 8.39, 8.06, 17.07, 0.99, 2.13]),
+        (ApproxDP(epsilon=5, delta=1e-6), "estimate", [[1.0, 20.0, 5.0], [2.0, 1.0, 9.0]]),
+        (ApproxDP(epsilon=0, delta=1e-2), "estimate", [1.0, 2.0, 0.5]),
     ],
 )
-def test_the_number_that_is_added_is_the_best(objective, prior):
-    target, prior, n = ApproxDP(epsilon=5, delta=1e-6), np.array(prior), 300
+def test_the_number_that_is_added_is_the_best_of_a_fine_grid(target, objective, prior):
+    prior, n = np.array(prior), 300
     loss = getattr(PriorExpectedKL(prior, n), objective)
 
-    def least(amount):
+    def error(amount):
         """Tempering with the raised prior is independent of the search for the number."""
         r = calibrate(target, prior=prior + amount, mechanism=Dirichlet(strategy="temper")).r
         return loss(min(r, 1.0) if objective == "posterior" else r, amount)
 
-    mechanism = calibrate(target, prior=prior, n_records=n, objective=objective)
-    assert mechanism.satisfies(target)
-    added = float((mechanism.alpha - prior).flat[0])
-    np.testing.assert_allclose(mechanism.alpha, prior + added, rtol=1e-12)
-    assert loss(mechanism.r, added) == pytest.approx(min(map(least, np.geomspace(1e-3, 1e2, 300))), rel=2e-3)
-    assert getattr(a_priori_kl(mechanism, prior, n), objective) == pytest.approx(loss(mechanism.r, added), rel=1e-9)
+    found = calibrate(target, prior=prior, n_records=n, objective=objective)
+    reached = loss(found.r, float((found.alpha - prior).flat[0]))
+    assert reached <= min(map(error, [0.0, *np.geomspace(1e-3, 1e3, 80)])) * (1 + 1e-6)
+    assert getattr(a_priori_kl(found, prior, n), objective) == pytest.approx(reached, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("target", "prior", "adjacency"),
+    [
+        (ApproxDP(epsilon=2.77842, delta=0.000347991), [2.69, 0.12], "add-remove"),
+        (ApproxDP(epsilon=6.68873, delta=0.00252689), [17.27, 0.24], "replace-one"),
+    ],
+)
+def test_ten_records_of_a_person_that_lose_more_when_they_are_spread(target, prior, adjacency):
+    """The largest step where all are in one cell keeps less than the guarantee; that of all ways is safe and tight."""
+    facts = {"adjacency": adjacency, "contribution": Contribution(10)}
+    found = calibrate(target, prior=prior, n_records=500, mechanism=Dirichlet(strategy="temper"), **facts)
+    assert found.satisfies(target)
+    assert not DirichletMechanism(prior, found.r * (1 + 1e-6), **facts).satisfies(target)
 
 
 def test_a_loose_guarantee_returns_the_posterior_unchanged():
@@ -104,19 +127,18 @@ def test_algorithm_1_is_p1s():
     # P1's setters used alpha = prior + (order - 1) r: that breaks the guarantee, and the exact curve sees it.
     assert not DirichletMechanism(np.full(2, 1 + 2 * mechanism.r), mechanism.r).satisfies(target)
     with pytest.raises(UnattainableError, match="RenyiDP targets"):
-        calibrate(TARGETS[0], prior=[1, 1], mechanism=Dirichlet(strategy="algorithm-1"))
+        calibrate(ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1], mechanism=Dirichlet(strategy="algorithm-1"))
 
 
-@pytest.mark.parametrize("min_count", [0, 3, 1e10])
-@pytest.mark.parametrize("epsilon", [1e-300, 1e-6, 1.0, 1e6, 1e200])
 @pytest.mark.parametrize("order", [1, 1 + 1e-15, 2, 1e6, 1e300])
-def test_the_bound_of_algorithm_1_at_its_root(order, epsilon, min_count):
+def test_the_bound_of_algorithm_1_at_its_root(order):
     """By mpmath: the bound is at most epsilon, and reaches it; the product of its factors may be no double."""
-    r = p1_theorem_1_concentration(order=order, epsilon=epsilon, min_count=min_count)
-    with mpmath.workdps(40):
-        x = 1 + mpmath.mpf(r) * (min_count + 3 * (mpmath.mpf(order) - 1))
-        trigamma = mpmath.zeta(2, x) if x < 1e8 else 1 / x + 1 / (2 * x**2) + 1 / (6 * x**3)
-        assert 1 - 1e-9 < mpmath.mpf(order) * mpmath.mpf(r) ** 2 * trigamma / epsilon <= 1
+    for epsilon, min_count in itertools.product([1e-300, 1.0, 1e200], [0, 3, 1e10]):
+        r = p1_theorem_1_concentration(order=order, epsilon=epsilon, min_count=min_count)
+        with mpmath.workdps(40):
+            x = 1 + mpmath.mpf(r) * (min_count + 3 * (mpmath.mpf(order) - 1))
+            trigamma = mpmath.zeta(2, x) if x < 1e8 else 1 / x + 1 / (2 * x**2) + 1 / (6 * x**3)
+            assert 1 - 1e-9 < mpmath.mpf(order) * mpmath.mpf(r) ** 2 * trigamma / epsilon <= 1
 
 
 UNBOUNDED = {
@@ -126,18 +148,18 @@ UNBOUNDED = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
 @pytest.mark.parametrize("target", UNBOUNDED, ids=str)
 def test_what_no_draw_keeps_is_refused_before_any_count_is_read_with_noise_as_the_way_out(target, monkeypatch):
     """The advice of every refusal runs when it is copied."""
     with pm.Model() as model:
         p = pm.Dirichlet("p", a=[1, 1, 1])
         pm.Multinomial("x", n=9, p=p, observed=[2, 3, 4])
+    table = {"prior": [1, 1, 1], "n_records": 9}
     asked = [
         lambda **noise: dirdp.plan(target, model, **noise),
         lambda **noise: planned_sample(target, model, **noise),
         *(
-            lambda how=how, **noise: calibrate(target, prior=[1, 1, 1], n_records=9, **({"mechanism": how} | noise))
+            lambda how=how, **noise: calibrate(target, **table, **({"mechanism": how} | noise))
             for how in (Dirichlet(strategy=strategy) for strategy in STRATEGIES)
         ),
     ]
@@ -145,62 +167,32 @@ def test_what_no_draw_keeps_is_refused_before_any_count_is_read_with_noise_as_th
     for ask in asked:
         with pytest.raises(UnattainableError, match="its loss is unbounded") as refusal:
             ask()
-        advised = re.findall(r"mechanism='(\w+)'", str(refusal.value))
-        assert advised == UNBOUNDED[target]
+        assert re.findall(r"mechanism='(\w+)'", str(refusal.value)) == UNBOUNDED[target]
     monkeypatch.undo()
     for ask, noise in itertools.product(asked, UNBOUNDED[target]):
         assert ask(mechanism=noise)
-    assert dirdp.plan(target, model, mechanism="auto").parts[0].mechanism.kind in UNBOUNDED[target]
-    compared = dirdp.compare(target, prior=[1, 1, 1], n_records=9, simulations=5, progressbar=False)
+    compared = dirdp.compare(target, **table, simulations=5, progressbar=False)
     assert {"Dirichlet, optimal for the estimate", "Dirichlet, temper"} <= set(compared.unattainable)
     scored = {score.mechanism.split(",")[0] for score in compared.scores}
     assert {noise.capitalize() for noise in UNBOUNDED[target]} <= scored
     assert not DirichletMechanism([100, 100], 1e-6).satisfies(target)
 
 
-def test_bad_arguments():
-    target = TARGETS[0]
-    with pytest.raises(ArgumentError, match="n_records="):
-        calibrate(target, prior=[1, 1])
-    with pytest.raises(ArgumentError, match="Did you mean 'inflate'"):
-        calibrate(target, prior=[1, 1], n_records=5, mechanism=Dirichlet(strategy="inflated"))
-    with pytest.raises(ArgumentError, match="Did you mean 'add-remove'"):
-        calibrate(target, prior=[1, 1], n_records=5, adjacency="add_remove")
-    with pytest.raises(ArgumentError, match="two categories"):
-        calibrate(target, prior=[1], n_records=5)
-    with pytest.raises(ArgumentError, match="n_records=0"):
-        calibrate(target, prior=[1, 1], n_records=0, objective="estimate")
-    for prior in ([0, 1], [-1, 1], [np.nan, 1], [np.inf, 1]):
-        with pytest.raises(ArgumentError, match="prior"):
-            calibrate(target, prior=prior, n_records=5)
-
-
-positive = st.floats(1e-4, 1e3)
-
-
-@settings(max_examples=30)
-@given(
-    target=st.one_of(
-        st.builds(ApproxDP, epsilon=st.floats(0, 20), delta=st.floats(1e-15, 0.9)),
-        st.builds(RenyiDP, order=st.floats(1, 500), epsilon=positive),
-        st.builds(TruncatedCDP, rho=positive, omega=st.floats(1.001, 500)),
-    ),
-    prior=st.lists(st.floats(1e-2, 1e3), min_size=2, max_size=4),
-    strategy=st.sampled_from(["temper", "inflate", "optimal"]),
-    adjacency=st.sampled_from(["replace-one", "add-remove"]),
-    min_count=st.sampled_from([0.0, 1.0]),
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "n_records="),
+        ({"n_records": 5, "adjacency": "add_remove"}, "Did you mean 'add-remove'"),
+        ({"n_records": 5, "prior": [1]}, "two categories"),
+        ({"n_records": 0, "objective": "estimate"}, "n_records=0"),
+        *(({"n_records": 5, "prior": prior}, "prior") for prior in ([0, 1], [-1, 1], [np.nan, 1], [np.inf, 1])),
+    ],
 )
-def test_no_target_gives_an_unsafe_mechanism_or_a_foreign_error(target, prior, strategy, adjacency, min_count):
-    try:
-        mechanism = calibrate(
-            target,
-            prior=prior,
-            n_records=50,
-            mechanism=Dirichlet(strategy=strategy),
-            adjacency=adjacency,
-            min_count=min_count,
-        )
-    except DirdpError:
-        return
-    assert mechanism.satisfies(target)
-    assert np.all(np.isfinite(mechanism.alpha))
+def test_bad_arguments(options, message):
+    with pytest.raises(ArgumentError, match=message):
+        calibrate(ApproxDP(epsilon=1, delta=1e-6), **({"prior": [1, 1]} | options))
+
+
+def test_a_strategy_that_is_unknown():
+    with pytest.raises(ArgumentError, match="Did you mean 'inflate'"):
+        calibrate(ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1], n_records=5, mechanism=Dirichlet(strategy="inflated"))

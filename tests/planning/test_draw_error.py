@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import betainc, expit, log_expit, xlogy
-from scipy.stats import beta
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError
@@ -25,11 +24,10 @@ CASES = {
     "skewed": ([0.9, 0.09, 0.01], [91.0, 10, 2]),
     "empty cell": ([0.7, 0.3, 0.0], [8.0, 4, 0.5]),
     "two": ([0.5, 0.5], [0.7, 3.0]),
-    "large": ([0.2] * 5, [2e4] * 5),
 }
 
 
-def draws(u, size=200_000, seed=1):
+def draws(u, size=60_000, seed=1):
     return np.random.default_rng(seed).dirichlet(u, size)
 
 
@@ -44,17 +42,32 @@ def case(request):
     return np.array(p), np.array(u), DrawError(p, u)
 
 
-def test_moments_against_simulation(case):
+def test_moments_and_tails_are_those_of_draws(case):
+    """Within five standard errors; the tail is below Chernoff's bound, and that below the best of a grid of t."""
     p, u, loss = case
     y = draws(u)
-    kl = divergences(p, y)
+    kl, worst = divergences(p, y), np.abs(y - p).max(axis=1)
 
     def near(found, values):
-        assert found == pytest.approx(values.mean(), abs=5 * values.std() / math.sqrt(len(values)))
+        error = max(values.std(), math.sqrt(1 / len(y))) if values.dtype == bool else values.std()
+        assert found == pytest.approx(values.mean(), abs=5 * error / math.sqrt(len(y)))
 
     near(loss.mean, kl)
     near(loss.variance, (kl - kl.mean()) ** 2)
     near(loss.squared_hellinger, 1 - np.sqrt(p * y).sum(axis=1))
+    near(math.exp(loss.log_mgf(loss.greatest_t / 4)), np.exp(loss.greatest_t / 4 * kl))
+    assert loss.log_mgf(loss.greatest_t) == math.inf
+    grid = np.linspace(0, loss.greatest_t, 1000)[:-1].tolist()
+    for eta in (loss.mean / 2, loss.mean * 1.5, loss.mean * 3, loss.mean + 6 * math.sqrt(loss.variance)):
+        near(loss.tail(eta), kl > eta)
+        best = min(math.exp(min(loss.log_mgf(t) - t * eta, 0)) for t in grid)
+        assert loss.tail(eta) <= loss.chernoff(eta) <= best * (1 + 1e-6)
+    assert loss.chernoff(loss.mean * 0.9) == 1.0
+    # The largest error has a sum over cells as its bound.
+    for t in np.quantile(worst, [0.5, 0.9, 0.99]).tolist():
+        truth = (worst > t).mean()
+        error = 5 * math.sqrt(truth / len(worst))
+        assert truth - error <= loss.largest_error_tail(t) <= min(1, len(p) * (truth + 2 * error))
 
 
 def test_moments_against_30_digits(case):
@@ -80,27 +93,6 @@ def test_moments_against_30_digits(case):
     assert loss.log_mgf(float(t)) == pytest.approx(float(mgf), rel=1e-6, abs=1e-9)
 
 
-def test_the_moment_generating_function_is_an_expectation_and_ends(case):
-    p, u, loss = case
-    t = loss.greatest_t / 4
-    values = np.exp(t * divergences(p, draws(u)))
-    assert math.exp(loss.log_mgf(t)) == pytest.approx(values.mean(), rel=0.02)
-    assert loss.log_mgf(loss.greatest_t) == math.inf
-
-
-@pytest.mark.thorough
-def test_the_tail_is_the_share_of_draws_and_below_the_best_bound_of_all_t(case):
-    p, u, loss = case
-    kl = divergences(p, draws(u))
-    for eta in (loss.mean / 2, loss.mean * 1.5, loss.mean * 3, loss.mean + 6 * math.sqrt(loss.variance)):
-        tail, seen = loss.tail(eta), (kl > eta).mean()
-        assert abs(tail - seen) <= 5 * math.sqrt(max(seen, 1 / len(kl)) / len(kl))
-        grid = np.linspace(0, loss.greatest_t, 2000)[:-1]
-        best = min(math.exp(min(loss.log_mgf(t) - t * eta, 0)) for t in grid.tolist())
-        assert tail <= loss.chernoff(eta) <= best * (1 + 1e-6)
-    assert loss.chernoff(loss.mean * 0.9) == 1.0
-
-
 def test_quantile_is_the_inverse_of_the_tail(case):
     *_, loss = case
     for probability in (0.99, 0.3, 1e-2, 1e-6):
@@ -109,29 +101,10 @@ def test_quantile_is_the_inverse_of_the_tail(case):
         assert loss.tail(eta * (1 - 1e-5)) > probability
 
 
-def test_what_the_exact_quantile_gains():
-    """The error at 1 % is 1.65 times smaller than by Chernoff's bound, which is exceeded 20 times less often."""
-    error = DrawError([0.5, 0.3, 0.2], [54.0, 34.0, 24.0])
-    assert error.quantile(0.01) == pytest.approx(0.0442488, rel=1e-5)
-    assert error.chernoff(0.0728945) == pytest.approx(0.01, rel=1e-5)
-    assert error.tail(0.0728945) == pytest.approx(0.01 / 20.135, rel=1e-3)
-
-
-def test_the_largest_error(case):
-    p, u, loss = case
-    worst = np.abs(draws(u) - p).max(axis=1)
-    for t in np.quantile(worst, [0.5, 0.9, 0.99]):
-        if 0 < t < 1:
-            found = loss.largest_error_tail(float(t))
-            truth = (worst > t).mean()
-            error = 5 * math.sqrt(truth / len(worst))
-            assert truth - error <= found <= min(1, len(p) * truth + 2 * len(p) * error)
-
-
 # The three published bounds, in order.
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.floats(0.02, 4),
     st.floats(1, 1e4),
@@ -145,20 +118,15 @@ def test_the_tails_are_in_order(eta, beta, weights, alpha):
     assert error.tail(eta) <= exact * (1 + 1e-9)
     lambert = dirdp.papers.p1_equation_22(eta=eta, beta=beta, total_alpha=len(p) * alpha, least_alpha=alpha)
     assert exact <= lambert * (1 + 1e-9)
+    # P1's f(t) = -t eta + t log((beta + total) / (beta - t)), on a grid.
+    t = np.linspace(0, beta, 20_001)[:-1]
+    least = np.exp(np.min(-t * eta + t * np.log((beta + len(p) * alpha) / (beta - t))))
+    assert lambert == pytest.approx(least, rel=1e-4, abs=1e-100)
     try:
         published = printed_p1.p1_theorem_2(eta=eta, beta=beta, alpha=alpha, d=len(p))
     except ArgumentError:
         return
     assert lambert <= published * (1 + 1e-9)
-
-
-@pytest.mark.parametrize(("eta", "beta", "total"), [(0.5, 40.0, 6.0), (3.0, 5.0, 1.0), (0.05, 9e3, 20.0)])
-def test_equation_22_is_the_least_of_what_it_minimises(eta, beta, total):
-    """P1's f(t) = -t eta + t log((beta + total) / (beta - t)), on a fine grid."""
-    t = np.linspace(0, beta, 200_001)[:-1]
-    least = np.exp(np.min(-t * eta + t * np.log((beta + total) / (beta - t))))
-    assert dirdp.papers.p1_equation_22(eta=eta, beta=beta, total_alpha=total) == pytest.approx(least, rel=1e-6)
-    assert dirdp.papers.p1_equation_22(eta=0.1, beta=1.0, total_alpha=10.0) == 1.0
 
 
 def test_p1_theorem_2_is_false_for_small_priors_and_refused():
@@ -176,36 +144,15 @@ def test_p1_theorem_2_is_false_for_small_priors_and_refused():
         printed_p1.p1_theorem_2(eta=0.1, beta=10, alpha=1, d=10)
 
 
-def test_sample_size_is_where_theorem_2_begins_to_guarantee():
-    options = {"eta": 0.1, "probability": 0.05}
-    n = printed_p1.p1_sample_size(**options, order=5, epsilon=0.5, d=6)
-    r = dirdp.papers.p1_theorem_1_concentration(order=5, epsilon=0.5)
-    alpha = 1 + 16 * r
-    assert printed_p1.p1_theorem_2(eta=0.1, beta=n * r, alpha=alpha, d=6) <= 0.05
-    fewer = (n - 1) * r
-    with_fewer = math.exp(-fewer * 0.01 / (2 * 2.1 * 4.3))
-    assert with_fewer > 0.05 or fewer < 6 * alpha / math.expm1(0.05)
-    # The exact tail needs far fewer.
-    p = np.full(6, 1 / 6)
-    assert DrawError.of_mechanism(p, n // 4, np.full(6, alpha), r).tail(0.1) < 0.05
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("p", [[0.5, 0.3, 0.2], [0.96, 0.02, 0.02], [0.25] * 4])
-@pytest.mark.parametrize("n", [1, 20, 500])
-@pytest.mark.parametrize("s", [0.5, 4.0])
+@pytest.mark.parametrize(
+    ("p", "n", "s"), [([0.5, 0.3, 0.2], 20, 0.5), ([0.96, 0.02, 0.02], 1, 4.0), ([0.25] * 4, 500, 4.0)]
+)
 def test_p2_theorem_3_bounds_the_expected_divergence(p, n, s):
-    rng = np.random.default_rng(3)
-    alpha = np.ones(len(p))
-    found = np.mean([dirichlet_kl_rows(x + alpha, x + alpha + s) for x in rng.multinomial(n, p, 2000)])
+    alpha, data = np.ones(len(p)), np.random.default_rng(3).multinomial(n, p, 1000)
+    found = dirichlet_kl_rows(data + alpha, data + alpha + s).mean()
     assert found <= printed_p2.p2_theorem_3(p=p, n_records=n, alpha=alpha, inflated=alpha + s)
-
-
-def test_p2_theorem_3_checks_what_it_needs():
     with pytest.raises(ArgumentError, match="alpha >= 1"):
-        printed_p2.p2_theorem_3(p=[0.5, 0.5], n_records=5, alpha=[0.9, 1], inflated=[2, 2])
-    with pytest.raises(DataError, match="add up"):
-        printed_p2.p2_theorem_3(p=[0.5, 0.6], n_records=5, alpha=[1, 1], inflated=[2, 2])
+        printed_p2.p2_theorem_3(p=p, n_records=n, alpha=alpha - 0.1, inflated=alpha + s)
 
 
 @pytest.mark.parametrize("x", [[50, 30, 20], [100, 0, 0], [3, 0, 1]])
@@ -239,10 +186,9 @@ def outside(p, u, eta):
     return float(betainc(u[0], u[1], expit(low)) + betainc(u[1], u[0], expit(-high)))
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_two_categories_are_a_beta_distribution(seed):
-    rng = np.random.default_rng(seed)
-    for _ in range(60):
+def test_two_categories_are_a_beta_distribution():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
         p = rng.dirichlet([1, 1])
         near = p * 10 ** rng.uniform(0, 6) + 10 ** rng.uniform(-2, 1, 2)
         u = near if rng.random() < 0.5 else 10 ** rng.uniform(-2, 4, 2)
@@ -252,47 +198,16 @@ def test_two_categories_are_a_beta_distribution(seed):
             assert divergence_tail(p, u, eta) == pytest.approx(truth, rel=max(1e-9, 1e-13 * u.sum()))
 
 
-@pytest.mark.parametrize(
-    ("p", "u"),
-    [([0.5, 0.3, 0.2], [54.0, 34.0, 24.0]), ([0.6, 0.4, 0.0], [2.0, 1.5, 0.7]), ([0.1, 0.1, 0.8], [0.6, 3.0, 1.0])],
-)
-def test_three_categories_are_a_double_integral(p, u):
-    """The first share, and what the second one has of the rest, are independent Beta variables."""
-    p, u = np.array(p), np.array(u)
-    for eta in (0.003, 0.03, 0.3):
-        # The first share is the quantile of a uniform number; Gauss rules on parts of (0, 1).
-        edges = np.concatenate([[0], np.geomspace(1e-12, 0.5, 120), 1 - np.geomspace(0.5, 1e-12, 120)[1:], [1]])
-        nodes, weights = np.polynomial.legendre.leggauss(12)
-        half = np.diff(edges)[:, None] / 2
-        q, weights = (edges[:-1, None] + half * (1 + nodes)).ravel(), (half * weights).ravel()
-        y = beta.ppf(q, u[0], u[1:].sum())
-        rest = p[1:] / p[1:].sum()
-        own = p[0] * np.log(p[0] / y) + (1 - p[0]) * np.log((1 - p[0]) / (1 - y))
-        left = (eta - own) / (1 - p[0])
-        inner = [1.0 if x <= 0 else _second(rest, u[1:], x) for x in left.tolist()]
-        assert divergence_tail(p, u, eta) == pytest.approx(float(weights @ inner), rel=2e-3)
-
-
-def _second(rest, u, eta):
-    if rest[1] == 0:
-        return float(betainc(u[0], u[1], math.exp(-eta)))
-    return outside(rest, u, eta)
-
-
-@pytest.mark.parametrize("eta", [1e-9, 0.01, 1.0, 30.0])
-def test_one_category_that_holds_all_records(eta):
+def test_one_category_that_has_all_records_and_extremes():
     """`KL = -log y` with a Beta variable y."""
     p, u = np.array([0.0, 1.0, 0.0]), np.array([0.5, 7.0, 1.0])
-    assert divergence_tail(p, u, eta) == pytest.approx(float(betainc(7.0, 1.5, math.exp(-eta))), rel=1e-9)
-
-
-def test_extremes():
+    for eta in (1e-9, 0.01, 30.0):
+        assert divergence_tail(p, u, eta) == pytest.approx(float(betainc(7.0, 1.5, math.exp(-eta))), rel=1e-9)
     p = np.array([0.7, 0.3])
     assert divergence_tail(p, np.array([1e5, 1e5]), 1e-12) == pytest.approx(1.0, abs=1e-12)
     assert divergence_tail(p, np.array([7e3, 3e3]), 5.0) == 0.0
     assert divergence_tail(p, np.array([1e-100, 1e-100]), 10.0) == pytest.approx(1.0, rel=1e-9)
-    many = divergence_tail(np.full(1000, 1e-3), np.full(1000, 3.0), 0.175)
-    assert 0.1 < many < 0.9
+    assert 0.1 < divergence_tail(np.full(1000, 1e-3), np.full(1000, 3.0), 0.175) < 0.9
 
 
 # The error of a share of a draw, in closed form, against draws of shares, counts and releases.
@@ -300,7 +215,6 @@ def test_extremes():
 
 SHARES = {
     "hair": (np.ones(4), np.full(4, 2.677), 0.2028, 592),
-    "a Beta, few records": (np.array([0.5, 3.0]), np.array([1.0, 3.5]), 1.5, 7),
     "one record": (np.ones(3), np.full(3, 0.1), 1e-4, 1),
     "sharper than the posterior": (np.ones(3), np.full(3, 9.0), 10.0, 300),
     "rows": (np.ones((6, 2)), np.full((6, 2), 2.0), 0.1, 3000),
@@ -308,7 +222,7 @@ SHARES = {
 }
 
 
-def simulated(prior, alpha, r, n_records, k=200_000):
+def simulated(prior, alpha, r, n_records, k=100_000):
     """Mean squared error and its standard error; rows share the records as a Dirichlet with ones would."""
     rng = np.random.default_rng(9)
     a, alpha = prior.reshape(-1, prior.shape[-1]), alpha.reshape(-1, prior.shape[-1])
@@ -338,23 +252,13 @@ def test_noise_has_no_draw_that_is_a_release_and_no_records_have_no_error():
     assert draw_share_error(DirichletMechanism(np.ones(3), 1.0), np.ones(3), 0) is None
 
 
-def test_a_draw_of_the_posterior_itself_errs_by_twice_its_variance():
-    """Oracle: r = 1 and alpha the prior give a draw that is independent of the truth, from the same posterior."""
-    prior, n = np.array([1.0, 2.0, 4.0]), 50
-    rng = np.random.default_rng(2)
-    p = rng.dirichlet(prior, 400_000)
-    u = prior + rng.multinomial(n, p)
-    m = u / u.sum(axis=1, keepdims=True)
-    variance = m * (1 - m) / (u.sum(axis=1, keepdims=True) + 1)
-    found = draw_share_error(DirichletMechanism(prior, 1.0), prior, n)
-    assert found**2 == pytest.approx(2 * variance.mean(), rel=0.005)
-
-
 @pytest.mark.parametrize("n", [1, 10**7])
 @pytest.mark.parametrize("d", [2, 1000])
 def test_extreme_sizes_give_a_share(n, d):
     for r, alpha in ((1e-4, 1e-3), (10.0, 1e3)):
-        assert 0 < draw_share_error(DirichletMechanism(np.full(d, alpha), r), np.ones(d), n) < 1
+        mechanism = DirichletMechanism(np.full(d, alpha), r)
+        assert 0 < draw_share_error(mechanism, np.ones(d), n) < 1
+        assert 0 < smallest_share(mechanism, (d,), n) <= 1
 
 
 @pytest.mark.parametrize(
@@ -366,10 +270,10 @@ def test_a_cell_of_this_share_and_an_empty_one_are_mistaken_in_a_twentieth_of_dr
     found = smallest_share(DirichletMechanism(alpha, r), alpha.shape, n)
     rng, records, mistakes = np.random.default_rng(5), r * n / (alpha.size / alpha.shape[-1]), []
     for own, row in zip(alpha.ravel(), np.repeat(alpha.sum(axis=-1), alpha.shape[-1]), strict=True):
-        limit = np.quantile(rng.beta(own, row - own + records, 400_000), 0.95)
-        drawn = rng.beta(own + records * found, row - own + records * (1 - found), 400_000)
+        limit = np.quantile(rng.beta(own, row - own + records, 150_000), 0.95)
+        drawn = rng.beta(own + records * found, row - own + records * (1 - found), 150_000)
         mistakes.append(np.mean(drawn <= limit))
-    assert max(mistakes) == pytest.approx(0.05, abs=0.003)
+    assert max(mistakes) == pytest.approx(0.05, abs=0.004)
 
 
 def test_noise_hides_a_share_of_its_own_width():
@@ -388,9 +292,3 @@ def test_fewer_records_or_more_rows_hide_more_and_nothing_is_said_without_record
     assert smallest_share(mechanism, (2, 3), 1) == 1.0
     assert smallest_share(mechanism, (2, 3), 0) is None
     assert smallest_share(mechanism, (2, 3), float("nan")) is None
-
-
-@pytest.mark.parametrize("alpha", [1e-3, 1e3])
-@pytest.mark.parametrize("r", [1e-4, 10.0])
-def test_extreme_numbers_give_a_share(alpha, r):
-    assert 0 < smallest_share(DirichletMechanism(np.full(1000, alpha), r), (1000,), 10**7) <= 1

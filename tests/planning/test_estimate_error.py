@@ -8,10 +8,9 @@ import pytest
 from scipy.special import digamma
 
 from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
-from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.geometric import Geometric, GeometricMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.planning import estimate_error as module
@@ -19,8 +18,6 @@ from pymc_dirdp.planning.estimate_error import estimate_error, estimated_shares
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.guarantees import ApproxDP
 from pymc_dirdp.privacy.people import Contribution
-
-from ..inference.posteriors import drawn, of_rows
 
 
 def errors(parameters, estimate):
@@ -30,60 +27,6 @@ def errors(parameters, estimate):
     kl = (mean * (digamma(parameters + 1) - digamma(size + 1) - np.log(estimate))).sum(axis=-1)
     squared = mean * (1 - mean) / (size + 1) + (mean - estimate) ** 2
     return kl.mean(), squared.mean()
-
-
-def simulated(mechanism, prior, n_records, tables, rng):
-    """The same as the estimate of a row with a public total gives, by exact sums: means, and their errors."""
-    found = []
-    for _ in range(tables):
-        x = rng.multinomial(n_records, rng.dirichlet(prior))
-        (row,) = mechanism.row_likelihoods(mechanism.releases(x, 1, random_seed=rng)[0])
-        posterior = RowPosterior(alpha=prior, total=n_records, log_likelihood=row.cell_loglik)
-        found.append(errors(prior + x, (prior + posterior.means) / (prior.sum() + n_records)))
-    return np.mean(found, axis=0), np.std(found, axis=0) / np.sqrt(tables)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("kind", "prior", "n_records"),
-    [
-        (lambda prior: GeometricMechanism(prior, 20.0), np.ones(4), 592),
-        (lambda prior: GeometricMechanism(prior, 5.0), np.full(12, 0.2), 200),
-        (lambda prior: GeometricMechanism(prior, 20.0), np.full(2, 0.1), 100),
-        (lambda prior: DirichletMechanism(prior, 0.05), np.ones(4), 592),
-        (lambda prior: DirichletMechanism(prior, 2.0), np.full(6, 0.5), 80),
-        (lambda prior: DirichletMechanism(prior, 0.1), np.array([0.5, 2.0]), 300),
-    ],
-)
-def test_it_is_the_error_of_exact_sums(kind, prior, n_records):
-    mechanism = kind(prior)
-    found = estimate_error(mechanism, prior, n_records)
-    (kl, squared), (kl_error, squared_error) = simulated(mechanism, prior, n_records, 150, np.random.default_rng(1))
-    # Both are simulated, the one in question with more tables; a saddle point is a few per cent off at the most.
-    assert found.kl == pytest.approx(kl, abs=4.5 * kl_error + 0.04 * kl)
-    assert found.share**2 == pytest.approx(squared, abs=4.5 * squared_error + 0.04 * squared)
-
-
-@pytest.mark.thorough
-def test_rows_of_unknown_size_are_read_as_they_are_analysed():
-    """Row totals have the prior of an analysis. That all rows add up is not used: a little more is lost."""
-    prior, rng, n_records = np.ones((3, 4)), np.random.default_rng(4), 300
-    mechanism = GeometricMechanism(prior, 6.0)
-    found, exact = estimate_error(mechanism, prior, n_records), []
-    for _ in range(40):
-        totals = rng.multinomial(n_records, rng.dirichlet(np.ones(3)))
-        x = np.stack([rng.multinomial(n, rng.dirichlet(np.ones(4))) for n in totals])
-        rows = mechanism.row_likelihoods(mechanism.releases(x, 1, random_seed=rng)[0])
-        posteriors = [RowPosterior(alpha=np.ones(4), total=n_records, log_likelihood=row.cell_loglik) for row in rows]
-        counts = drawn(*of_rows(posteriors, n_records, log_factors=[row.total_loglik for row in rows]), 400, rng)
-        parameters = np.stack(counts, axis=1) + 1.0
-        exact.append(errors(x + 1.0, (parameters / parameters.sum(axis=-1, keepdims=True)).mean(axis=0)))
-    kl, squared = np.mean(exact, axis=0)
-    assert 0.8 < found.kl / kl < 1.5
-    assert 0.8 < found.share**2 / squared < 1.5
-    # Rows of equal shares that are known would be far easier: that is not what a reader has.
-    row = estimate_error(GeometricMechanism(np.ones(4), 6.0), np.ones(4), n_records // 3)
-    assert found.kl > 1.3 * row.kl
 
 
 def test_more_noise_more_error_and_more_draws_less():
@@ -101,19 +44,18 @@ def test_more_noise_more_error_and_more_draws_less():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("n_records", [1, 2, 10**7])
-@pytest.mark.parametrize("prior", [np.full(2, 1e-3), np.full(3, 1e-3), np.full((2, 3), 100.0), np.ones(1000)], ids=str)
-def test_it_is_a_number_at_the_ends_of_its_domain(prior, n_records):
+@pytest.mark.parametrize("n_records", [1, 10**7])
+@pytest.mark.parametrize("public", [True, False])
+def test_it_is_a_number_at_the_ends_of_its_domain(public, n_records):
     for mechanism in (
-        GeometricMechanism(prior, 1e-2),
-        GeometricMechanism(prior, 1e5),
-        DirichletMechanism(prior, 1e-4),
-        DirichletMechanism(prior + 0.1, 10.0),
+        GeometricMechanism(np.full(2, 1e-3), 1e-2),
+        GeometricMechanism(np.full((2, 3), 100.0), 1e5),
+        DirichletMechanism(np.full(3, 1e-3), 1e-4),
+        DirichletMechanism(np.full((2, 3), 100.1), 10.0),
     ):
-        for public in (True, False):
-            found = estimate_error(mechanism, prior, n_records, public=public)
-            assert found.kl > 0
-            assert 0 < found.share < 1
+        found = estimate_error(mechanism, np.full(mechanism.shape, 1e-3), n_records, public=public)
+        assert found.kl > 0
+        assert 0 < found.share < 1
 
 
 def test_without_records_or_a_known_distribution_there_is_no_number():
@@ -140,22 +82,19 @@ def test_several_releases_of_one_table_are_estimated_each_alone():
     """Their mean and spread are those of single ones, and no two are the same."""
     prior, counts = np.ones((2, 3)), np.array([[30, 10, 5], [4, 16, 1]])
     mechanism, rng = GeometricMechanism(prior, 3.0), np.random.default_rng(0)
-    together = estimated_shares(mechanism, prior, counts, public=True, rng=rng, times=400)
-    singly = np.array([estimated_shares(mechanism, prior, counts, public=True, rng=rng) for _ in range(400)])
-    assert together.shape == singly.shape == (400, 2, 3)
+    together = estimated_shares(mechanism, prior, counts, public=True, rng=rng, times=200)
+    singly = np.array([estimated_shares(mechanism, prior, counts, public=True, rng=rng) for _ in range(200)])
+    assert together.shape == singly.shape == (200, 2, 3)
     assert len(np.unique(together[:, 0, 0])) > 20
-    error = np.sqrt((together.var(axis=0) + singly.var(axis=0)) / 400)
+    error = np.sqrt((together.var(axis=0) + singly.var(axis=0)) / 200)
     assert (np.abs(together.mean(axis=0) - singly.mean(axis=0)) < 5 * error).all()
-    np.testing.assert_allclose(together.std(axis=0), singly.std(axis=0), rtol=0.25)
+    np.testing.assert_allclose(together.std(axis=0), singly.std(axis=0), rtol=0.35)
 
 
 @pytest.mark.parametrize("public", [True, False])
 @pytest.mark.parametrize(
     "mechanism",
-    [
-        lambda prior: GeometricMechanism(prior, 3.0),
-        lambda prior: DirichletMechanism(prior, 0.3),
-    ],
+    [lambda prior: GeometricMechanism(prior, 3.0), lambda prior: DirichletMechanism(prior, 0.3)],
     ids=["geometric", "dirichlet"],
 )
 def test_equal_cells_are_summed_once_as_each_alone(mechanism, public, monkeypatch):
@@ -178,21 +117,11 @@ def test_equal_cells_are_summed_once_as_each_alone(mechanism, public, monkeypatc
     assert min(kinds) < 0.9
 
 
-def test_equal_cells_are_weighed_once(monkeypatch):
-    """3 tables of 1,000 cells with a few hundred different noisy counts, at 96 points each."""
-    weighed, log_pmf = [], Geometric.log_pmf
-
-    def counted(self, noise):
-        weighed.append(np.size(noise))
-        return log_pmf(self, noise)
-
-    monkeypatch.setattr(Geometric, "log_pmf", counted)
-    assert estimate_error(GeometricMechanism(np.ones(1000), 2.5), np.ones(1000), 10_000).kl > 0
-    assert 0 < sum(weighed) < 0.1 * 3 * 1000 * 96
-
-
-@pytest.mark.parametrize("kind", ["dirichlet", "geometric", "gaussian"])
-@pytest.mark.parametrize("prior", [np.full(2400, 0.3), np.linspace(0.1, 3, 2600)], ids=["flat", "rising"])
+@pytest.mark.parametrize(
+    ("kind", "prior"),
+    [("dirichlet", np.full(2400, 0.3)), ("gaussian", np.linspace(0.1, 3, 2600))],
+    ids=["flat", "rising"],
+)
 def test_a_part_of_many_cells_has_the_error_of_all(kind, prior, monkeypatch):
     """The same simulation with all cells: their errors agree within what simulations of three tables differ by."""
     mechanism = calibrate(ApproxDP(epsilon=1, delta=1e-6), prior=prior, n_records=20_000, mechanism=kind)
@@ -229,54 +158,46 @@ def test_totals_are_looked_at_where_the_release_says_that_they_are():
     assert np.all(np.diff(totals, axis=0) > 0)
 
 
-# The expected error beside the realised one: forty settings.
-PUBLIC_SIZES = ((1000, 1000), (1900, 100), (1990, 10), (500, 5, 50, 45))
-PRIVATE_SIZES = ((1000, 1000), (100, 100), (250, 250, 250, 250))
+# The neighbours, whether sizes of rows are public, the sizes, the categories, each prior, the noise.
 SETTINGS = [
-    (adjacency, public, sizes, d, kind)
-    for adjacency, public in (("replace-one", True), ("replace-one", False), ("add-remove", False))
-    for sizes in (PUBLIC_SIZES if public else PRIVATE_SIZES)
-    for d in (2, 4)
-    for kind in ("geometric", "dirichlet")
+    ("replace-one", True, (592,), 12, 0.2, "geometric"),
+    ("replace-one", True, (1990, 10), 4, 1.0, "geometric"),
+    ("replace-one", True, (500, 5, 50, 45), 2, 1.0, "dirichlet"),
+    ("replace-one", False, (1000, 1000), 2, 1.0, "dirichlet"),
+    ("replace-one", False, (250, 250, 250, 250), 4, 1.0, "geometric"),
+    ("add-remove", False, (100, 100), 4, 1.0, "dirichlet"),
+    ("add-remove", False, (1000, 1000), 2, 1.0, "geometric"),
 ]
 
 
-def ratio_of_errors(adjacency, public, sizes, d, kind, releases=50):
-    """The realised error of a share over the expected one, root mean squares, and the standard error of its square.
+@pytest.mark.thorough
+@pytest.mark.parametrize(("adjacency", "public", "sizes", "d", "a", "kind"), SETTINGS, ids=str)
+def test_the_realised_error_is_the_expected_one(adjacency, public, sizes, d, a, kind):
+    """The truth comes from the model: shares from their prior and, where they are private, sizes from any division.
 
-    The truth comes from the model: shares from their prior and, where they are private, sizes from any division.
+    Sizes that are public were taken for private once: .038 was expected for (1990, 10), and .143 realised.
     """
-    rng, n, prior = np.random.default_rng(11), sum(sizes), np.ones((len(sizes), d))
-    axes = ("own",) if public else ("any",)
+    rng, releases, n, prior = np.random.default_rng(11), 25, sum(sizes), np.full((len(sizes), d), a)
+    known = adjacency == "replace-one"
     mechanism = calibrate(
         ApproxDP(epsilon=1.0, delta=1e-6),
         prior=prior,
         n_records=n,
         mechanism=kind,
         adjacency=adjacency,
-        contribution=Contribution(1, axes),
-        public=["n_records"] if adjacency == "replace-one" else (),
+        contribution=Contribution(1, ("own",) if public else ("any",)),
+        public=["n_records"] if known else (),
     )
-    known = adjacency == "replace-one"
-    expected = estimate_error(mechanism, prior, n, public=known, totals=sizes if public else ()).share
-    squared = []
+    expected = estimate_error(mechanism, prior, n, public=known, totals=sizes if public else ())
+    realised = []
     for _ in range(releases):
         totals = sizes if public else rng.multinomial(n, rng.dirichlet(np.ones(len(sizes))))
-        shares = rng.dirichlet(np.ones(d), len(sizes))
-        counts = np.stack([rng.multinomial(*row) for row in zip(totals, shares, strict=True)])
+        counts = np.stack([rng.multinomial(size, rng.dirichlet(np.full(d, a))) for size in totals])
         values = mechanism.releases(counts, 1, sampler="fast", random_seed=rng)
         output = MechanismOutput(mechanism, values, prior=prior, n_records=n if known else None, sampler="fast")
         blocks = [(np.array([row]), size) for row, size in enumerate(sizes)] if public else output.observed_table.blocks
         seen = replace(output.observed_table, blocks=blocks)
         found = posterior_of(seen, Beliefs(n_prior=None if known else 2 * n)).estimate([0.5])
-        squared.append(np.mean((found.share_means.reshape(shares.shape) - shares) ** 2))
-    ratio = np.array(squared) / expected**2
-    return math.sqrt(ratio.mean()), ratio.std() / math.sqrt(releases)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("setting", SETTINGS[1::5], ids=str)
-def test_the_realised_error_is_the_expected_one(setting):
-    """Sizes that are public were taken for private once: .038 was expected for (1990, 10), and .143 realised."""
-    ratio, error = ratio_of_errors(*setting)
-    assert abs(ratio**2 - 1) < 5.5 * error + 0.15
+        realised.append(errors(prior + counts, found.share_means.reshape(counts.shape)))
+    ratios = np.array(realised) / [expected.kl, expected.share**2]
+    assert np.all(np.abs(ratios.mean(axis=0) - 1) < 5.5 * ratios.std(axis=0) / math.sqrt(releases) + 0.15)

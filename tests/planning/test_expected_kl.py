@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import polygamma
 
 from pymc_dirdp.curator.realised import by_size, frequencies
 from pymc_dirdp.errors import ArgumentError
@@ -37,8 +38,6 @@ def test_dirichlet_kl_of_equal_distributions_is_zero_and_of_near_ones_does_not_c
     assert dirichlet_kl_rows(u, u) == 0
     # Second order: the Fisher information times half the squared step.
     step = 1e-7
-    from scipy.special import polygamma
-
     expected = step**2 / 2 * (polygamma(1, 3.0) - polygamma(1, 8.0))
     assert dirichlet_kl_rows(u, u + [step, 0]) == pytest.approx(expected, rel=1e-5)
 
@@ -58,14 +57,14 @@ def test_the_distribution_of_a_count_is_beta_binomial(n, a, b):
 
 @pytest.mark.parametrize(
     ("r", "s", "keep"),
-    [(0.1, 0.5, 1.0), (1.0, 0.0, 1.0), (0.4, 3.0, 0.0), (0.2, 0.1, 0.5)],
+    [(1.0, 0.0, 1.0), (0.4, 3.0, 0.0), (0.2, 0.1, 0.5)],
 )
 def test_a_priori_losses_are_averages_over_data_sets(r, s, keep):
     rng = np.random.default_rng(5)
     prior, n = np.array([1.0, 1.0, 0.5, 2.0]), 592
     expected = PriorExpectedKL(prior, n)
     alpha = keep * prior + s
-    data = [rng.multinomial(n, p) for p in rng.dirichlet(prior, 3000)]
+    data = [rng.multinomial(n, p) for p in rng.dirichlet(prior, 1000)]
     for name, losses in (
         ("posterior", [dirichlet_kl_rows(x + prior, r * x + alpha) for x in data]),
         ("estimate", [realised_kl(x, alpha, r) for x in data]),
@@ -74,17 +73,11 @@ def test_a_priori_losses_are_averages_over_data_sets(r, s, keep):
         assert abs(np.mean(losses) - getattr(expected, name)(r, s, keep=keep)) <= 5 * error + 1e-12
 
 
-def test_realised_loss_is_the_mean_over_draws():
-    x, alpha, r = np.array([30, 5, 0]), np.array([1.0, 2.0, 0.5]), 0.5
-    p = x / x.sum()
-    y = np.random.default_rng(1).dirichlet(r * x + alpha, 200_000)
-    losses = np.sum(np.where(p > 0, p * np.log(np.where(p > 0, p, 1) / y), 0), axis=1)
-    assert abs(losses.mean() - realised_kl(x, alpha, r)) < 5 * losses.std() / np.sqrt(losses.size)
-
-
 def test_frequencies_of_no_records_are_undefined():
     assert np.isnan(realised_kl([0, 0], [1, 1], 1.0))
     assert PriorExpectedKL([1, 1], 0).posterior(0.1) == 0
+    with pytest.raises(ArgumentError, match="n_records"):
+        PriorExpectedKL(np.ones(2), -1)
 
 
 def test_rows_are_planned_with_an_equal_share_each():
@@ -96,8 +89,3 @@ def test_rows_are_planned_with_an_equal_share_each():
         assert both.posterior(0.3, **how) == pytest.approx(sum(row.posterior(0.3, **how) for row in rows), rel=1e-12)
         # The loss of the draw is an average over rows, that of posteriors a sum.
         assert both.estimate(0.3, **how) == pytest.approx(sum(row.estimate(0.3, **how) for row in rows) / 2, rel=1e-12)
-
-
-def test_there_are_no_fewer_records_than_none():
-    with pytest.raises(ArgumentError, match="n_records"):
-        PriorExpectedKL(np.ones(2), -1)

@@ -11,7 +11,7 @@ from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.marginals import ZeroSumMarginalsMechanism
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.measured_marginals import Protected, by_table, choose_noise, marginals_of, weights_of
-from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
 
 A, B, C = ("a", 2), ("b", 3), ("c", 4)
 TABLES = {"p_a": (A,), "p_b": (A, B), "p_c": (A, B, C)}
@@ -52,6 +52,8 @@ def test_a_marginal_is_summed_from_the_table_of_one_of_its_variables():
     # No table is that of one of the parents alone.
     rows = {"p": (("x", 2), ("y", 2), ("z", 3))}
     assert [marginal.names for marginal in marginals_of(rows, [("x", "y"), "z"])] == [("x", "y"), ("z",)]
+    with pytest.raises(ArgumentError, match="No table has all axes of the marginal"):
+        marginals_of({"p_a": (A,), "p_b": (B,)}, ["a", "b", ("a", "b")])
 
 
 @pytest.mark.parametrize(
@@ -74,20 +76,11 @@ def test_marginals_that_cannot_be_measured(measure, message):
         marginals_of(TABLES, measure)
 
 
-def test_no_table_holds_the_marginal():
-    tables = {"p_a": (A,), "p_b": (B,)}
-    with pytest.raises(ArgumentError, match="No table has all axes of the marginal"):
-        marginals_of(tables, ["a", "b", ("a", "b")])
-
-
-A, B, C = ("a", 2), ("b", 3), ("c", 4)
-TABLES = {"p_a": (A,), "p_b": (A, B), "p_c": (A, B, C)}
 TARGET = ApproxDP(epsilon=0.8, delta=1e-5)
 
 
-def people(adjacency="replace-one", records=1, **tables):
-    public = adjacency == "replace-one"
-    return Protected(adjacency, dict.fromkeys(tables or TABLES, records), public)
+def people(adjacency="replace-one", records=1):
+    return Protected(adjacency, dict.fromkeys(TABLES, records), adjacency == "replace-one")
 
 
 def curves(marginals, noise, parameters, protected, tables=TABLES):
@@ -106,34 +99,16 @@ def planned(guarantee=TARGET, protected=None, measure="levels", noise="auto", we
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("noise", ["gaussian", "geometric"])
 @pytest.mark.parametrize(
-    "guarantee",
-    [
-        TARGET,
-        ApproxDP(epsilon=0.05, delta=1e-9),
-        ApproxDP(epsilon=9.0, delta=1e-6),
-        RenyiDP(order=6, epsilon=0.4),
-        ZeroCDP(rho=0.1),
-        TruncatedCDP(rho=0.1, omega=8),
-    ],
-    ids=str,
+    "guarantee", [TARGET, ApproxDP(epsilon=9.0, delta=1e-6), RenyiDP(order=6, epsilon=0.4), ZeroCDP(rho=0.1)], ids=str
 )
-def test_the_guarantee_holds_and_used_up_whatever_the_weights(guarantee, noise, adjacency):
+def test_the_guarantee_holds_and_is_used_up_whatever_the_weights(guarantee, noise, adjacency):
     rng, protected = np.random.default_rng(3), people(adjacency)
-    for _ in range(3):
-        weights = {names: float(rng.uniform(0.01, 20)) for names in (("a", "b"), "c", ("c", "b", "a"))}
-        marginals, kind, parameters = planned(guarantee, protected, noise=noise, weights=weights)
-        assert kind == noise
-        assert curves(marginals, kind, parameters, protected).satisfies(guarantee)
-        less = [0.999 * parameter for parameter in parameters]
-        assert not curves(marginals, kind, less, protected).satisfies(guarantee)
-
-
-def test_two_records_of_a_person_take_twice_the_noise_or_little_more():
-    """The curve of several records in one marginal is a bound, which composition makes a little wider."""
-    _, _, one = planned(noise="gaussian")
-    _, _, two = planned(protected=people(records=2), noise="gaussian")
-    assert np.all(two > 1.999 * np.array(one))
-    assert np.all(two < 2.2 * np.array(one))
+    weights = {names: float(rng.uniform(0.01, 20)) for names in (("a", "b"), "c", ("c", "b", "a"))}
+    marginals, kind, parameters = planned(guarantee, protected, noise=noise, weights=weights)
+    assert kind == noise
+    assert curves(marginals, kind, parameters, protected).satisfies(guarantee)
+    less = [0.999 * parameter for parameter in parameters]
+    assert not curves(marginals, kind, less, protected).satisfies(guarantee)
 
 
 def test_the_noise_is_that_of_one_gaussian_and_smaller_by_root_two_under_add_remove():
@@ -199,7 +174,7 @@ def test_weights_of_no_marginal(weights, message):
 def test_few_marginals_take_geometric_noise_and_many_take_gaussian():
     """In wide tables, where zero-sum noise is nearly independent."""
     chosen = {}
-    for many in (1, 3, 6, 12):
+    for many in (1, 3, 6):
         tables = {f"p_{i}": ((f"v{i}", 30),) for i in range(many)}
         marginals = marginals_of(tables, "levels")
         protected = Protected("replace-one", dict.fromkeys(tables, 1), public_totals=True)
@@ -209,7 +184,7 @@ def test_few_marginals_take_geometric_noise_and_many_take_gaussian():
             sds[noise] = protected.noise(marginals[0], noise, parameters[0]).sd
         chosen[many], _ = choose_noise(TARGET, marginals, protected, noise="auto", weights=None, n_records=None)
         assert chosen[many] == min(sds, key=sds.__getitem__)
-    assert list(chosen.values()) == ["geometric", "geometric", "gaussian", "gaussian"]
+    assert list(chosen.values()) == ["geometric", "geometric", "gaussian"]
 
 
 def test_pure_privacy_has_geometric_noise_alone():
@@ -218,9 +193,7 @@ def test_pure_privacy_has_geometric_noise_alone():
     assert curves(marginals, noise, parameters, people()).pure_epsilon == pytest.approx(1.0, rel=1e-5)
     with pytest.raises(UnattainableError, match="geometric"):
         planned(PureDP(epsilon=1.0), noise="gaussian")
-
-
-def test_zero_sum_noise_is_for_public_numbers():
+    # Noise that adds up to 0 is for public numbers.
     assert people().kind("geometric") is ZeroSumMarginalsMechanism
     assert people("add-remove").kind("geometric") is not ZeroSumMarginalsMechanism
 

@@ -30,11 +30,6 @@ def test_a_word_that_is_unknown_is_refused_everywhere(name):
             ask()
 
 
-def test_a_name_that_is_unknown_is_refused():
-    with pytest.raises(TypeError, match="unexpected keyword argument 'strateggy'"):
-        dirdp.expected_error(TARGET, prior=np.ones(3), n_records=50, strateggy="temper")
-
-
 def test_a_frontier_has_several_mechanisms():
     with pytest.raises(dirdp.errors.ArgumentError, match="mechanisms="):
         dirdp.privacy_utility([TARGET], prior=np.ones(3), n_records=50, mechanism="geometric")
