@@ -71,34 +71,6 @@ def test_integrated_tables_and_rows_have_closed_forms():
     assert fits(tree["hits_p"].values[0, :, 1], stats.beta(19, 3))
 
 
-def test_without_a_record_the_posterior_is_the_prior():
-    assert fits(
-        dirdp.curator.exact_posterior(hair((0, 0, 0, 0)), random_seed=3)["posterior"]["p"].values[0, :, 3],
-        stats.beta(2, 3),
-    )
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("make", [hair, network])
-def test_nuts_finds_the_same_posterior(make):
-    """Oracle: `pm.sample` of the user's own graph, which knows of no counts; its Deterministics, too."""
-    model = make()
-    with model:
-        trace = pm.sample(1000, tune=700, chains=2, cores=1, random_seed=4, progressbar=False, quiet=True)
-    nuts, exact = (
-        trace["posterior"].to_dataset(),
-        dirdp.curator.exact_posterior(model, random_seed=5)["posterior"].to_dataset(),
-    )
-    assert set(exact.data_vars) == set(nuts.data_vars) - {"code"}
-    for name in exact.data_vars:
-        assert exact[name].dims == nuts[name].dims
-        assert all(exact[dim].equals(nuts[dim]) for dim in exact[name].dims[2:])
-        error = np.hypot(az.mcse(nuts[name], method="mean"), exact[name].std() / np.sqrt(4000))
-        assert np.all(np.abs(nuts[name].mean(["chain", "draw"]) - exact[name].mean(["chain", "draw"])) < 6 * error)
-        ratio = nuts[name].std(["chain", "draw"]) / exact[name].std(["chain", "draw"])
-        assert np.all(np.abs(ratio - 1) < 0.25)
-
-
 def test_a_deterministic_of_observed_records_reads_them():
     """`p[a]` is evaluated at the records that were observed, and not at records that are drawn anew."""
     tree = dirdp.curator.exact_posterior(network(), 50, random_seed=6)["posterior"]
@@ -126,8 +98,6 @@ def test_it_is_what_a_diagnosis_holds():
 
 def test_everything_says_that_it_is_confidential(tmp_path):
     tree = dirdp.curator.exact_posterior(network(), 20)
-    assert "confidential" in repr(tree)
-    assert "confidential" in repr(tree["posterior"]["p_a"])
     assert all("do not publish" in group.attrs["confidential"] for group in tree.subtree)
     assert all("confidential" in values.attrs for group in tree.subtree for values in group.data_vars.values())
     tree.to_netcdf(tmp_path / "exact.nc", engine="h5netcdf")
@@ -158,10 +128,11 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
-def test_no_function_takes_it_for_a_release(use):
-    with pytest.raises(dirdp.errors.ReleaseError, match="got a tree that is marked as confidential"):
-        USES[use](dirdp.curator.exact_posterior(hair(), 20))
+def test_no_function_takes_it_for_a_release():
+    exact = dirdp.curator.exact_posterior(hair(), 20)
+    for use in USES.values():
+        with pytest.raises(dirdp.errors.ReleaseError, match="got a tree that is marked as confidential"):
+            use(exact)
 
 
 def test_a_part_of_a_diagnosis_is_no_release_either():
@@ -170,12 +141,6 @@ def test_a_part_of_a_diagnosis_is_no_release_either():
     exact["latent_counts"] = xr.DataTree(xr.Dataset({"p": exact["posterior"]["p"].astype(int)}))
     with pytest.raises(dirdp.errors.ReleaseError, match="marked as confidential"):
         dirdp.predict_log_proba(exact, {})
-
-
-@pytest.mark.parametrize("draws", [0, -1, 1.5, True, "many"])
-def test_draws_are_an_integer(draws):
-    with pytest.raises(dirdp.errors.ArgumentError, match="draws"):
-        dirdp.curator.exact_posterior(hair(), draws)
 
 
 def test_what_cannot_be_read_is_refused_in_the_words_of_tables():

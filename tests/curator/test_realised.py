@@ -55,31 +55,6 @@ def test_the_bias_of_a_cell_is_equation_3(diagnosed):
     np.testing.assert_array_equal(np.sign(cells["bias_of_draw"]), np.sign(n - d * COUNTS))
 
 
-def test_the_error_of_a_draw_is_that_of_many_draws(diagnosed):
-    release, cells = diagnosed
-    group = release["mechanism/p"]
-    drawn = np.random.default_rng(1).dirichlet(float(group["r"]) * COUNTS + group["alpha"].values, 200_000)
-    errors = np.sqrt(((drawn - COUNTS / COUNTS.sum()) ** 2).mean(axis=0))
-    np.testing.assert_allclose(cells["error_of_draw"], errors, rtol=0.01)
-    np.testing.assert_array_equal(cells["released"], release["posterior"]["p"].values[0, 0])
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric", "gaussian"])
-def test_the_error_of_an_estimate_is_that_of_repeated_releases(mechanism):
-    """Oracle: 150 releases of the same data with their exact estimates; the plan's approximation is within a third."""
-    model = survey()
-    plan = dirdp.plan(TARGET, model, mechanism=mechanism)
-    again = np.array(
-        [dirdp.estimate(dirdp.sample(plan, model)).tables["p"].share_means - COUNTS / COUNTS.sum() for _ in range(150)]
-    )
-    fresh = fresh_estimates(
-        posterior_of(model), plan.parts[0].mechanism, public=True, draws=1, rng=np.random.default_rng(3)
-    )
-    ours = np.sqrt(((fresh - COUNTS / COUNTS.sum()) ** 2).mean(axis=0))
-    np.testing.assert_allclose(np.sqrt((again**2).mean(axis=0)), ours, rtol=1 / 3)
-
-
 def test_the_error_of_an_estimate_is_about_the_shares_of_the_data():
     """Oracle: root mean squares by hand, of two estimates whose own mean is far from the data."""
     distribution, shares = posterior_of(survey()), np.array([[0.1, 0.5, 0.2, 0.2], [0.3, 0.3, 0.2, 0.2]])
@@ -116,9 +91,9 @@ def test_the_divergence_of_an_estimate_is_that_of_draws_of_the_posterior():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
-def test_ranks_of_estimates_are_uniform(mechanism):
+def test_ranks_of_estimates_are_uniform():
     """And those of a release whose noise is of another size are not."""
+    mechanism = "geometric"
     model = survey()
     plan = dirdp.plan(TARGET, model, mechanism=mechanism)
     distribution, rng = posterior_of(model), np.random.default_rng(3)
@@ -162,10 +137,6 @@ def test_the_expected_divergence_of_a_table_is_the_mean_over_its_draws():
     p = counts[0] / 592
     first = (592 * (p * np.log(p / y[0, 0])).sum() + 4 * (0.75 * np.log(0.75 / y[0, 2, 0]))) / 596
     assert of_draws[0] == pytest.approx(first + 4 * 0.25 * np.log(0.25 / y[0, 2, 2]) / 596)
-
-
-def test_without_a_record_there_is_no_error_of_draws():
-    assert np.isnan(kl_of_draws(np.zeros((2, 3)), np.full((5, 2, 3), 1 / 3))).all()
 
 
 def test_a_rank_is_the_share_of_a_reference_that_is_smaller():

@@ -83,17 +83,6 @@ def test_a_table_without_records_has_a_page_too():
         assert "a row without records" in str(dirdp.report(diagnosis))
 
 
-def test_plans_and_releases_have_their_public_reports():
-    model = admissions()
-    plan = dirdp.plan(TARGET, model, contribution=1, public=["admitted"])
-    for shown in (plan, dirdp.sample(plan, model)):
-        text = str(dirdp.report(shown))
-        assert "CONFIDENTIAL" not in text
-        assert "a share is typically off by" in text
-    with pytest.raises(dirdp.errors.ArgumentError, match="got an int"):
-        dirdp.report(5)
-
-
 @pytest.mark.parametrize(("n_records", "known"), [(600, True), (None, False)])
 def test_with_a_private_number_of_records_the_estimate_is_that_of_the_plan_if_it_has_a_size(n_records, known):
     with pm.Model() as model:

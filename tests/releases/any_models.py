@@ -1,4 +1,4 @@
-"""Forty-seven ordinary models of discrete data, as people write them: those that are accepted, and those that are not.
+"""Forty-four ordinary models of discrete data, as people write them: those that are accepted, and those that are not.
 
 Each function makes a model and what to say about it. The data are drawn anew in each. `likelihood_by_hand` sums over
 all tables that a release may stand for, with probabilities that PyMC says for each record.
@@ -57,14 +57,6 @@ def hierarchical_logit():
     pm.Bernoulli("y", logit_p=effect[group], observed=answers(2))
 
 
-@accepted(public=["group"])
-def not_centred():
-    group = pm.Data("group", codes(3))
-    offset, spread = pm.Normal("offset", shape=3), pm.HalfNormal("spread", 1)
-    effect = pm.Deterministic("effect", offset * spread)
-    pm.Bernoulli("y", logit_p=effect[group], observed=answers(2))
-
-
 @accepted(public=True)
 def constant_codes():
     effect = pm.Normal("effect", shape=3)
@@ -89,13 +81,6 @@ def ordered_logit_private_everything():
     ordered_logit()
 
 
-@accepted(public=["x"])
-def ordered_probit():
-    x = pm.Data("x", codes(3) - 1.0)
-    cuts = pm.Normal("cuts", [-1, 1], 1, transform=pm.distributions.transforms.ordered, initval=[-1, 1])
-    pm.OrderedProbit("y", eta=pm.Normal("slope") * x, cutpoints=cuts, observed=answers(3))
-
-
 @accepted(public=["x", "z"])
 def two_predictors():
     x, z = pm.Data("x", codes(2)), pm.Data("z", codes(3)[::-1])
@@ -118,21 +103,9 @@ def design_matrix():
     pm.Bernoulli("y", logit_p=X @ pm.Normal("b", shape=2), observed=answers(2))
 
 
-@accepted(public=["X"])
-def softmax_regression():
-    X = pm.Data("X", np.stack([np.ones(N), codes(2)], axis=1))
-    pm.Categorical("y", p=pt.special.softmax(X @ pm.Normal("b", shape=(2, 3)), axis=-1), observed=answers(3))
-
-
 @accepted()
 def probit_without_covariates():
     pm.Bernoulli("y", p=pm.math.invprobit(pm.Normal("a")), observed=answers(2))
-
-
-@accepted()
-def test_without_a_gold_standard():
-    prevalence, sensitivity, specificity = pm.Beta("prevalence", 1, 3), pm.Beta("se", 9, 1), pm.Beta("sp", 9, 1)
-    pm.Bernoulli("y", p=prevalence * sensitivity + (1 - prevalence) * (1 - specificity), observed=answers(2))
 
 
 @accepted(contribution=1)
@@ -179,11 +152,6 @@ def latent_class():
 ACCEPTED["latent_class"][1]["support"] = {"y": [[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)]}
 
 
-@accepted()
-def zero_inflated_binomial():
-    pm.ZeroInflatedBinomial("y", psi=pm.Beta("psi", 2, 2), n=5, p=pm.Beta("p", 2, 2), observed=answers(6))
-
-
 @accepted(public=["x"])
 def zero_inflated_with_covariate():
     x = pm.Data("x", codes(2))
@@ -207,12 +175,6 @@ def capped_counts():
 @accepted(unit=0)
 def beta_binomial_scores():
     pm.BetaBinomial("y", n=5, alpha=pm.Gamma("a", 2, 1), beta=pm.Gamma("b", 2, 1), observed=answers(6))
-
-
-@accepted()
-def uniform_digits():
-    tilt = pm.Normal("tilt")
-    pm.Categorical("y", p=pt.special.softmax(tilt * np.arange(5.0)), observed=answers(5))
 
 
 @accepted(count_variables=["y"])

@@ -83,7 +83,7 @@ def test_draws_and_estimates_are_those_of_all_tables(kind):
     tables, distribution, evidence = brute_force(release, least=KINDS[kind].get("min_count", 0))
     with registered(OWN):
         analysis, estimates = (
-            dirdp.analyse(release, 20_000, chains=1, random_seed=1),
+            dirdp.analyse(release, 8000, chains=1, random_seed=1),
             dirdp.estimate(release).tables["p"],
         )
     means = distribution @ tables
@@ -153,7 +153,7 @@ def p_value(ranks):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", ["dirichlet", "geometric", "gaussian"])
+@pytest.mark.parametrize("kind", ["dirichlet", "geometric"])
 def test_truths_lie_where_the_draws_say_and_not_where_a_naive_reading_says(kind, edited):
     """The release is filled with the output of its own mechanism for each data set."""
     rng, prior = np.random.default_rng(11), np.full(4, 0.6)
@@ -163,7 +163,7 @@ def test_truths_lie_where_the_draws_say_and_not_where_a_naive_reading_says(kind,
         release = dirdp.sample(dirdp.ApproxDP(epsilon=0.3, delta=1e-6), mechanism=kind)
     mechanism = open_release(release).tables["p"].mechanism
     shares, counts, naive = [], [], []
-    for _ in range(250):
+    for _ in range(150):
         truth = rng.dirichlet(prior)
         x = rng.multinomial(150, truth)
         output = mechanism.draw(x, 1, sampler="exact", random_seed=rng, n_records=150)
@@ -180,39 +180,6 @@ def test_truths_lie_where_the_draws_say_and_not_where_a_naive_reading_says(kind,
     assert p_value(shares) > 1e-4
     assert p_value(counts) > 1e-4
     assert p_value(naive) < 1e-6
-
-
-def test_deterministics_are_evaluated_on_the_draws():
-    """A difference of two groups, with an interval that accounts for the noise."""
-    with pm.Model(coords={"arm": ["a", "b"]}):
-        rate = pm.Beta("rate", 1, 1, dims="arm")
-        pm.Binomial("y", n=[50, 60], p=rate, observed=[20, 40], dims="arm")
-        pm.Deterministic("difference", rate[1] - rate[0])
-        pm.Deterministic("odds", rate / (1 - rate), dims="arm")
-        release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", contribution=1)
-        posterior = dirdp.analyse(release, 200, chains=1, model=pm.modelcontext(None), random_seed=1)[
-            "posterior"
-        ].to_dataset()
-    drawn = posterior["rate"].values
-    np.testing.assert_allclose(posterior["difference"].values, drawn[..., 1] - drawn[..., 0], rtol=1e-12)
-    np.testing.assert_allclose(posterior["odds"].values, drawn / (1 - drawn), rtol=1e-12)
-    assert posterior["odds"].dims == ("chain", "draw", "arm")
-    assert list(posterior["odds"]["arm"].values) == ["a", "b"]
-
-
-def test_a_number_of_records_is_not_negative():
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", np.ones(3))
-        pm.Multinomial("y", n=9, p=p, observed=[4, 4, 1])
-    release = dirdp.sample(dirdp.RenyiDP(order=3, epsilon=0.2), model)
-    assert (
-        dirdp.releases.sample_posterior_predictive(release, n_records=0, random_seed=1)["posterior_predictive"][
-            "y"
-        ].sum()
-        == 0
-    )
-    with pytest.raises(dirdp.errors.ArgumentError, match="n_records"):
-        dirdp.releases.sample_posterior_predictive(release, n_records=-1, random_seed=1)
 
 
 def test_chains_are_parts_of_the_same_independent_draws():
@@ -261,30 +228,17 @@ def test_the_table_is_shown_and_given():
 
 def test_rows_have_their_labels_and_agree_with_draws():
     release = rates()
-    found, analysis = dirdp.estimate(release), dirdp.analyse(release, 20_000, chains=1, random_seed=2)
+    found, analysis = dirdp.estimate(release), dirdp.analyse(release, 8000, chains=1, random_seed=2)
     assert list(found.frame().index[:2]) == ["rate[A, success]", "rate[A, failure]"]
     assert "averages" not in str(found)
     frame = found.frame().iloc[::2]
     drawn = analysis["posterior"]["rate"].values[0]
-    np.testing.assert_allclose(frame["share"], drawn.mean(axis=0), atol=5 * 0.3 / np.sqrt(20_000))
+    np.testing.assert_allclose(frame["share"], drawn.mean(axis=0), atol=5 * 0.3 / np.sqrt(8000))
     np.testing.assert_allclose(frame["share_sd"], drawn.std(axis=0), rtol=0.05)
     np.testing.assert_allclose(frame["share_low_0.8"], np.quantile(drawn, 0.1, axis=0), atol=0.02)
     counts = analysis["latent_counts"]["rate"].values[0, ..., 0]
     np.testing.assert_allclose(frame["count_sd"], counts.std(axis=0), rtol=0.05)
     assert np.all(np.abs(frame["count_high_0.8"] - np.quantile(counts, 0.9, axis=0)) <= 2)
-
-
-def test_private_numbers_are_summed_over_too():
-    release = one_row(mechanism="geometric", adjacency="add-remove")
-    found, analysis = (
-        dirdp.estimate(release, n_prior=500),
-        dirdp.analyse(release, 20_000, chains=1, n_prior=500, random_seed=2),
-    )
-    drawn, frame = analysis["latent_counts"]["p"].values[0], found.frame()
-    assert "averages" not in str(found)
-    np.testing.assert_allclose(frame["count"], drawn.mean(axis=0), atol=5 * drawn.std(axis=0).max() / np.sqrt(20_000))
-    np.testing.assert_allclose(frame["count_sd"], drawn.std(axis=0), rtol=0.05)
-    assert np.all(np.abs(frame["count_high_0.8"] - np.quantile(drawn, 0.9, axis=0)) <= 1)
 
 
 def test_a_number_that_next_to_nothing_is_known_of_is_summed_over():

@@ -1,11 +1,7 @@
 """Models to start from, and counts behind their draws."""
 
-import copy
 import itertools
-import warnings
 
-import arviz as az
-import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
@@ -14,7 +10,7 @@ from scipy.special import gammaln, softmax
 from scipy.stats import chi2
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import ArgumentError, ReleaseError, SeededReleaseWarning
+from pymc_dirdp.errors import ArgumentError, ReleaseError
 from tests.planned import planned_sample
 
 from .test_likelihood import only
@@ -43,15 +39,6 @@ def draws_of(**shares):
     return xr.DataTree.from_dict({"/posterior": xr.Dataset(shares)})
 
 
-def monte_carlo_errors(values, sds):
-    """Monte Carlo standard errors of the means along chains.
-
-    The standard deviations are those of exact draws, because a chain may never have been where a value is rare.
-    """
-    sizes = az.ess(xr.Dataset({"x": values}))["x"].values
-    return sds / np.sqrt(np.maximum(sizes, 1))
-
-
 def test_the_model_has_the_names_dims_and_labels_of_the_release():
     model = dirdp.releases.analyst_model(two_tables())
     assert sorted(variable.name for variable in model.free_RVs) == ["p", "rate"]
@@ -62,17 +49,6 @@ def test_the_model_has_the_names_dims_and_labels_of_the_release():
     with model:
         pm.Deterministic("odds", model["rate"] / (1 - model["rate"]), dims="department")
     assert "odds" in model.named_vars
-
-
-def test_rows_without_labels():
-    with pm.Model():
-        p = pm.Dirichlet("p", a=np.ones((2, 3)))
-        pm.Multinomial("x", n=[3, 4], p=p, observed=[[1, 1, 1], [4, 0, 0]])
-        release = dirdp.sample(APPROX)
-    model = dirdp.releases.analyst_model(release)
-    assert model["p"].eval().shape == (2, 3)
-    assert set(model.named_vars_to_dims["p"]) == set(release["posterior"]["p"].dims) - {"chain", "draw"}
-    assert np.isfinite(model.compile_logp()(model.initial_point()))
 
 
 def test_some_tables_and_a_prior_of_ones_own():
@@ -101,39 +77,6 @@ def test_the_posterior_is_that_of_the_exact_sums():
 
 
 @pytest.mark.thorough
-def test_a_model_may_be_copied_pickled_conditioned_and_sampled_a_priori():
-    model = dirdp.releases.analyst_model(released())
-    point = {"p_simplex__": np.array([0.2, -0.4])}
-    value = model.compile_logp()(point)
-    for other in (copy.deepcopy(model), model.copy(), cloudpickle.loads(cloudpickle.dumps(model))):
-        assert other.compile_logp()(point) == value
-    fixed = pm.do(model, {"p": np.array([0.5, 0.3, 0.2])})
-    assert np.isfinite(fixed.compile_logp()({}))
-    with model, pytest.warns(UserWarning, match="Potentials"):
-        prior = pm.sample_prior_predictive(20, random_seed=1)
-    assert prior["prior"]["p"].shape == (1, 20, 3)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("prior", "mechanism"), [((1.0, 1.0, 1.0), "geometric"), ((0.2, 0.2, 0.2), "dirichlet")])
-def test_nuts_agrees_with_exact_draws(prior, mechanism):
-    # The release is seeded, because chains mix badly for some releases, and their errors are then not known.
-    with pytest.warns(SeededReleaseWarning):
-        release = released((40, 20, 0), prior, mechanism=mechanism, sampler="fast", random_seed=4)
-    with dirdp.releases.analyst_model(release), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
-        idata = pm.sample(
-            600, tune=300, chains=2, cores=2, random_seed=1, progressbar=False, compute_convergence_checks=False
-        )
-    p, exact = idata["posterior"]["p"], dirdp.analyse(release, 40_000, chains=1, random_seed=2)["posterior"]["p"]
-    for function in (lambda x: x, lambda x: x**2, lambda x: x < 0.02):
-        drawn, expected = function(p).astype(float), function(exact).astype(float)
-        errors = monte_carlo_errors(drawn, expected.std(("chain", "draw")).values)
-        far = np.abs(drawn.mean(("chain", "draw")) - expected.mean(("chain", "draw")))
-        assert np.all(far.values <= 3 * errors + 1e-12)
-
-
-@pytest.mark.thorough
 def test_counts_given_shares_have_the_distribution_of_all_tables():
     release = released((7, 4, 1), mechanism="geometric")
     shares = np.array([0.4, 0.4, 0.2])
@@ -157,22 +100,6 @@ def test_counts_given_shares_have_the_distribution_of_all_tables():
 
     assert p_value(shares) > 1e-6
     assert p_value(np.array([0.46, 0.36, 0.18])) < 1e-6
-
-
-@pytest.mark.thorough
-def test_counts_behind_the_draws_of_analyse_are_those_of_analyse():
-    """Shares from the posterior, then counts given them: together they are what `analyse` draws."""
-    release = two_tables()
-    analysis = dirdp.analyse(release, 1500, chains=1, random_seed=1)
-    counts = dirdp.releases.latent_counts(analysis, release, "p", random_seed=2)["p"]
-    found, expected = (one.mean(("chain", "draw")).values for one in (counts, analysis["latent_counts"]["p"]))
-    spread = counts.std(("chain", "draw")).values
-    assert np.all(np.abs(found - expected) < 4 * spread * np.sqrt(2 / 1500))
-    np.testing.assert_allclose(spread, analysis["latent_counts"]["p"].std(("chain", "draw")).values, rtol=0.15)
-    # A count goes with its own share, and not with that of another draw.
-    share, count = analysis["posterior"]["p"].values[0, :, 0], counts.values[0, :, 0]
-    together = np.corrcoef(analysis["posterior"]["p"].values[0, :, 0], analysis["latent_counts"]["p"].values[0, :, 0])
-    assert abs(np.corrcoef(share, count)[0, 1] - together[0, 1]) < 0.1
 
 
 def test_counts_of_rows_and_of_private_numbers():

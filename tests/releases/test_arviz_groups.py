@@ -65,14 +65,11 @@ def analysis(rows):
 
 RELEASES = {
     "geometric": (of_hair, {"mechanism": "geometric"}),
-    "gaussian": (of_hair, {"mechanism": "gaussian"}),
     "draw": (of_hair, {}),
     "draws": (of_hair, {"released_draws": 3}),
-    "fast": (of_hair, {"sampler": "fast"}),
     "min_count": (of_hair, {"min_count": 1}),
     "private number": (of_hair, {"mechanism": "geometric", "adjacency": "add-remove"}),
     "beta": (of_heads, {"mechanism": "geometric"}),
-    "beta draw": (of_heads, {}),
     "rows that add up": (of_survey, {"mechanism": "geometric", "unit": "person"}),
     "joint noise": (of_survey, {"mechanism": "joint", "unit": "person"}),
 }
@@ -95,9 +92,8 @@ def test_groups_have_the_axes_of_what_was_published(kind):
     scale = 1.0
     if "steps" in release["mechanism/p"].attrs:
         scale = (2 * release["mechanism/p"].attrs["steps"] + (2 if model is of_heads else 3)) / 2
-    if kind not in ("fast", "gaussian"):
-        parts = np.mod(scale * np.stack([made.values.min(), published.values.min()]), 1)
-        assert np.ptp(parts) < 1e-5
+    parts = np.mod(scale * np.stack([made.values.min(), published.values.min()]), 1)
+    assert np.ptp(parts) < 1e-5
 
 
 def test_likelihoods_of_a_few_records_are_sums_over_all_tables():
@@ -138,45 +134,6 @@ def test_a_log_prior_is_a_density_in_the_coordinates_of_samplers():
     p, prior = np.array([0.2, 0.5, 0.3]), np.array([1.0, 0.5, 2.0])
     # The derivative of the shares in log(p_i / p_d) has the determinant of the product of all shares.
     assert log_dirichlet(prior, p) == pytest.approx(dirichlet(prior).logpdf(p) + np.log(p).sum())
-
-
-VERBS = {
-    "summary": az.summary,
-    "loo": az.loo,
-    "psense_summary": az.psense_summary,
-    "plot_ppc_dist": az.plot_ppc_dist,
-    "plot_ppc_tstat": az.plot_ppc_tstat,
-    "plot_forest": az.plot_forest,
-}
-
-
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_verbs_of_arviz_take_an_analysis(verb, analysis):
-    assert VERBS[verb](analysis) is not None
-    plt.close("all")
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_priors_are_compared_by_rows(rows):
-    fits = {str(prior): dirdp.analyse(rows, prior=np.full((4, 3), prior), random_seed=1) for prior in (1.0, 50.0)}
-    # The rows differ far more than shares under the second prior do.
-    assert az.compare(fits).index[0] == "1.0"
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_leaving_out_a_row_is_what_a_refit_without_it_says(rows):
-    """The shares of a row are nobody else's, so a refit without it predicts it by its evidence.
-
-    Importance sampling has to reach the prior from the posterior, and does not: for four rows of 50 records, noise of
-    an epsilon of 1 and 40,000 draws LOO is -25.6 +- .8 where refits give -28.78, and every Pareto k is .85 to 1.02.
-    """
-    found = dirdp.analyse(rows, 10_000, chains=4, random_seed=1)
-    refits = found["sample_stats"]["log_evidence"].item()
-    loo = az.loo(found, pointwise=True)
-    assert refits == pytest.approx(-28.783, abs=1e-3)
-    assert 1.5 < loo.elpd - refits < 4.5
-    assert np.asarray(loo.pareto_k).min() > 0.7
 
 
 def test_what_has_no_likelihood_is_left_out_and_said():
@@ -225,7 +182,6 @@ def test_the_output_of_a_mechanism_alone_is_replicated(output):
 
 KINDS_OF_DATA = {
     "noisy counts": {"mechanism": "geometric", "public": ["x"]},
-    "a draw": {"mechanism": "dirichlet", "public": ["x"]},
     "draws": {"mechanism": "dirichlet", "public": ["x"], "released_draws": 2},
 }
 
@@ -236,27 +192,10 @@ def test_arviz_takes_what_is_returned_as_it_is(kind):
     """Priors of one release are compared; replicates, sensitivities and leave-one-out need no argument."""
     release = planned_sample(APPROX, of_rows(), **KINDS_OF_DATA[kind])
     fits = {str(prior): dirdp.analyse(release, 100, prior=np.full((4, 3), prior)) for prior in (1.0, 50.0)}
-    assert set(az.compare(fits).index) == {"1.0", "50.0"}
+    # The rows differ far more than shares under the second prior do.
+    assert list(az.compare(fits).index) == ["1.0", "50.0"]
     for verb in (az.loo, az.psense_summary, az.plot_ppc_dist, az.plot_ppc_tstat):
         assert verb(fits["1.0"]) is not None
-    plt.close("all")
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_several_tables_and_several_releases_are_plotted(rows):
-    with pm.Model(coords={"hair": list("abc"), "tail": list("xy")}):
-        p = pm.Dirichlet("p", np.ones(3), dims="hair")
-        q = pm.Dirichlet("q", np.ones(2), dims="tail")
-        pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
-        pm.Multinomial("y", n=60, p=q, observed=[30, 30])
-        tables = dirdp.analyse(dirdp.sample(APPROX, mechanism="geometric"), 100)
-    for name in ("p", "q"):
-        assert az.loo(tables, var_name=name) is not None
-    assert az.plot_ppc_rootogram(tables) is not None
-    releases = dirdp.analyse([rows, dirdp.sample(APPROX, of_rows(), public=["x"])], 100)
-    for found in (tables, releases):
-        for verb in (az.psense_summary, az.plot_ppc_dist, az.summary):
-            assert verb(found) is not None
     plt.close("all")
 
 

@@ -1,6 +1,5 @@
 """The cache of opened releases is bounded by bytes, and measures what they have computed since."""
 
-import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
@@ -32,18 +31,6 @@ def test_what_was_used_last_stays():
     cache.clear()
     assert len(cache) == 0
     assert cache.get("a") is None
-
-
-def test_a_value_that_is_put_again_counts_once():
-    cache = Cache(35 * KB)
-    for _ in range(10):
-        cache.put("a", block())
-    cache.put("b", block())
-    cache.put("c", block())
-    assert len(cache) == 3
-    latest = block()
-    cache.put("a", latest)
-    assert cache.get("a") is latest
 
 
 def test_the_largest_alone_stays_until_there_is_another():
@@ -105,14 +92,6 @@ def test_arrays_count_whole_and_once():
     assert bytes_of([np.zeros(1000), np.zeros(1000)]) >= 16_000
 
 
-def test_labels_are_counted_by_their_characters():
-    labels = [f"{number:0100d}" for number in range(10**4)]
-    for value in (labels, tuple(labels), {"dim": labels}, dict.fromkeys(labels, 1)):
-        assert bytes_of(value) >= sum(map(sys.getsizeof, labels))
-        assert bytes_of(value) < 1.5 * sum(map(sys.getsizeof, labels)) + 10**6
-    assert bytes_of("x" * 10**6) == sys.getsizeof("x" * 10**6)
-
-
 def test_what_contains_itself_is_measured():
     cycle = {"array": block(10 * KB)}
     cycle["own"] = [cycle, (cycle, cycle)]
@@ -122,10 +101,8 @@ def test_what_contains_itself_is_measured():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: np.random.default_rng(1).random(10**5),
         lambda: [f"label {number}" for number in range(10**4)],
         lambda: {f"{number}": np.arange(number + 500) for number in range(300)},
-        lambda: [(float(number) + 0.5, f"{number}!") for number in range(10**4)],
     ],
 )
 def test_the_size_is_about_what_is_allocated(make):
@@ -154,22 +131,3 @@ def test_what_a_release_has_computed_counts():
     middle = bytes_of(stored)
     stored.once("mine", lambda: block(10**6))
     assert 10**6 <= bytes_of(stored) - middle < 10**6 + 2000
-
-
-@pytest.mark.thorough
-def test_twenty_large_releases_stay_below_the_bound(monkeypatch):
-    """Each has a hundred thousand cells, whose shares are looked at."""
-    cache = Cache(max_bytes=2**28)
-    monkeypatch.setattr(opening, "_OPENED", cache)
-    with pm.Model():
-        p = pm.Dirichlet("p", a=np.ones((1000, 100)))
-        pm.Multinomial("x", n=np.full(1000, 100), p=p, observed=np.ones((1000, 100), int))
-        plan = dirdp.plan(APPROX, contribution=1, sampler="fast")
-        texts = []
-        for _ in range(20):
-            texts.append(opening.text_of(dirdp.sample(plan)))
-            assert np.isfinite(opening.from_text(texts[-1]).draws["p"]).all()
-    assert cache.get(texts[-1]) is not None
-    known = [stored for text in texts if (stored := cache.get(text)) is not None]
-    assert sum(map(bytes_of, known)) <= 2**28
-    assert all("draws" in vars(stored) for stored in known)

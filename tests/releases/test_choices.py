@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import itertools
 import json
 import math
 import pickle
@@ -18,8 +17,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
 from pymc_dirdp.mechanisms.choices import QuantilesMechanism, TreeMechanism
-from pymc_dirdp.releases.choices import Bins, PrivateChoice, Structure
-from pymc_dirdp.texts.codec import value_of
+from pymc_dirdp.releases.choices import Bins, Structure
 from pymc_dirdp.texts.grammar import parse
 from tests.planned import planned_sample
 from tests.texts.test_grammar import changed, places
@@ -101,14 +99,8 @@ def classifier_of_public(bins):
 
 
 @pytest.mark.parametrize("guarantee", KINDS, ids=lambda guarantee: type(guarantee).__name__)
-@pytest.mark.parametrize("tables", ["one", "two"])
-def test_every_kind_of_guarantee_is_shared(bins, model, guarantee, tables):
+def test_every_kind_of_guarantee_is_shared(bins, model, guarantee):
     """Oracle: losses of the parts by themselves, which add up for every kind without a delta."""
-    if tables == "one":
-        with pm.Model(coords={"age": bins.labels}) as model:
-            p = pm.Dirichlet("p", np.ones(len(bins.labels)), dims="age")
-            counts = dirdp.count({"age": bins.label(AGES)}, ["age"], categories={"age": bins.labels})
-            pm.Multinomial("ages", n=len(AGES), p=p, observed=counts)
     plan = dirdp.plan(guarantee, model, mechanism="geometric", after=bins)
     assert plan.composition.satisfies(guarantee)
     assert not plan.composition.satisfies(guarantee.with_budget(0.97 * guarantee.budget))
@@ -116,34 +108,6 @@ def test_every_kind_of_guarantee_is_shared(bins, model, guarantee, tables):
         alone = [guarantee.loss(curves) for curves in (bins.mechanism, plan.tables_alone)]
         assert math.fsum(alone) <= guarantee.budget * (1 + 1e-15)
         assert guarantee.loss(plan.composition) <= math.fsum(alone) * (1 + 1e-15)
-
-
-def test_the_loss_of_both_together_by_enumeration():
-    """Two tables of neighbours, counted with edges that a first step has chosen: no event gains more than is stated.
-
-    Both steps are randomised response here, whose outputs can be enumerated: the second sees what the first has said.
-    """
-    from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
-    from pymc_dirdp.privacy.composition import Composition
-    from pymc_dirdp.releases.choices import with_choices
-
-    first, second = RandomisedResponse(0.3), RandomisedResponse(0.5)
-
-    class Chosen:
-        mechanism = first
-
-    curves = with_choices((Chosen, Chosen), second)
-    assert isinstance(curves, Composition)
-    steps = [1 / (1 + math.exp(-0.3))] * 2 + [1 / (1 + math.exp(-0.5))]
-    for epsilon in (0.0, 0.2, 0.6, 1.0):
-        worst = 0.0
-        for said in itertools.product((0, 1), repeat=3):
-            there = math.prod(p if s else 1 - p for p, s in zip(steps, said, strict=True))
-            back = math.prod(1 - p if s else p for p, s in zip(steps, said, strict=True))
-            worst += max(there - math.exp(epsilon) * back, 0)
-        assert worst <= curves.delta(epsilon) <= worst + 1e-3
-    assert curves.pure_epsilon == pytest.approx(1.1)
-    assert curves.delta(1.1) == 0
 
 
 def test_bins_and_a_structure_are_both_chosen_before(bins, both):
@@ -172,12 +136,6 @@ def test_bins_and_a_structure_are_both_chosen_before(bins, both):
         dirdp.plan(dirdp.PureDP(epsilon=2.0), network, mechanism="geometric", after=structure)
 
 
-def test_what_was_chosen_twice_has_cost_twice(bins, model):
-    options = {"model": model, "mechanism": "geometric"}
-    once, twice = (dirdp.plan(dirdp.PureDP(epsilon=1.0), after=after, **options) for after in (bins, [bins] * 2))
-    assert once.tables_alone.pure_epsilon - twice.tables_alone.pure_epsilon == pytest.approx(0.2, rel=1e-3)
-
-
 def test_bins_that_nobody_has_paid_for_are_refused(model):
     free = choose()
     for table in (classifier(free), model):
@@ -197,19 +155,6 @@ def test_bins_that_nobody_has_paid_for_are_refused(model):
         dirdp.plan(TARGET, own, contribution=1, public=["x"])
 
 
-def test_bins_of_a_ledger_need_no_after():
-    paid = dirdp.choose_bins(
-        dirdp.PureDP(epsilon=0.2),
-        {"age": AGES},
-        "age",
-        n_bins=2,
-        candidates=[51.5],
-        ledger=dirdp.Ledger(dirdp.PureDP(epsilon=1.0)),
-    )
-    assert paid.recorded
-    assert dirdp.plan(TARGET, classifier(paid), mechanism="geometric").after == ()
-
-
 @pytest.mark.parametrize("limit", [dirdp.PureDP(epsilon=1.0), dirdp.ZeroCDP(rho=0.1)])
 def test_the_ledger_is_charged_once_for_each_step(limit):
     """A ledger that holds just the guarantee holds the bins and the tables, and nothing more."""
@@ -220,6 +165,9 @@ def test_the_ledger_is_charged_once_for_each_step(limit):
     planned_sample(limit, classifier(paid), mechanism="geometric", after=paid, ledger=ledger)
     assert ledger.spent[name] == pytest.approx(limit.budget, rel=2e-3)
     assert ledger.spent[name] <= limit.budget
+    assert paid.recorded
+    # What a ledger has recorded needs no after=.
+    assert dirdp.plan(limit, classifier(paid), mechanism="geometric").after == ()
     # What no ledger holds is charged with the tables.
     other, free = dirdp.Ledger(limit), choose(limit.with_budget(limit.budget / 4))
     planned_sample(limit, classifier(free), mechanism="geometric", after=free, ledger=other)
@@ -322,11 +270,6 @@ def test_wrong_things_are_refused(bins, model):
         dirdp.plan(TARGET, classifier(people), after=people)
 
 
-def test_bins_that_used_up_the_guarantee_leave_nothing(bins, model):
-    with pytest.raises(UnattainableError):
-        dirdp.plan(dirdp.PureDP(epsilon=bins.mechanism.pure_epsilon), model, mechanism="geometric", after=bins)
-
-
 def test_plans_and_releases_are_written_and_read(bins, both, tmp_path):
     structure, network = both
     target = dirdp.PureDP(epsilon=1.5)
@@ -410,15 +353,6 @@ def test_a_copy_of_bins_is_not_paid_either(copied):
     dirdp.plan(dirdp.PureDP(epsilon=9.0), model, mechanism="geometric", after=bins)
 
 
-def test_the_facts_of_choices_are_not_believed(bins):
-    (found,) = value_of(tuple[PrivateChoice, ...], [bins.facts])
-    assert found == bins
-    assert isinstance(found, Bins)
-    for wrong in (None, {}, "x", [1], [{}], [bins.facts | {"edges": []}], [bins.facts | {"format": "pymc_dirdp plan"}]):
-        with pytest.raises((ArgumentError, TypeError)):
-            value_of(tuple[PrivateChoice, ...], wrong)
-
-
 FIELDS = {"guarantee": dirdp.PureDP(epsilon=2.0), "unit": "record", "entry": Receipt("0" * 32, 1, "0" * 64)}
 FIELDS |= {"identity": "0" * 32, "reproducible": False, "library_version": "0.1.0"}
 CHOICES = {
@@ -455,7 +389,7 @@ def test_what_was_written_is_read(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", CHOICES)
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_one_thing_that_is_wrong_is_one_error(text_of_facts, name, data):
     """A file with a digest of its own, as anyone who writes it can make."""

@@ -80,16 +80,6 @@ def test_a_network_of_marginals_is_fitted_once(fits, tmp_path):
     assert fits == {"tables": 2, "joint": 1}
 
 
-def test_nobody_changes_the_fit_that_others_get(fits):
-    release = network("marginals")
-    mine = dirdp.fit(release, progressbar=False)
-    right = mine.copy(deep=True)
-    for variable in mine["posterior"].to_dataset().data_vars.values():
-        variable.values[:] = 0.5
-    assert dirdp.fit(release, progressbar=False).identical(right)
-    assert fits["joint"] == 1
-
-
 def chosen(ages=AGES):
     """No other test has such edges."""
     return dirdp.choose_bins(
@@ -129,18 +119,3 @@ def test_bins_that_a_cached_release_holds_are_nobodys(tmp_path):
     assert not [own for own in Bins.unpaid() if own.text == copied]
     # A plan with such names is one like any other now.
     assert dirdp.plan(APPROX, model)
-
-
-def test_bins_of_a_file_belong_to_who_reads_it(tmp_path):
-    bins = chosen()
-    dirdp.save(bins, tmp_path / "bins.json")
-    labels, model = bins.labels, by_age(bins)
-    release = planned_sample(APPROX, model, after=bins)
-    del bins
-    gc.collect()
-    mine = dirdp.load(tmp_path / "bins.json")
-    assert mine.labels == labels
-    assert opening.open_release(release).plan.after == (mine,)
-    with pytest.raises(ArgumentError, match="nothing covers"):
-        dirdp.plan(APPROX, model)
-    assert dirdp.plan(APPROX, model, after=mine)

@@ -7,12 +7,11 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
-from xarray.core.indexing import MemoryCachedArray, NumpyIndexingAdapter
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.releases import opened as opening
 from pymc_dirdp.releases.cache import Cache
-from pymc_dirdp.releases.deferred import Deferred, is_untouched
+from pymc_dirdp.releases.deferred import is_untouched
 from pymc_dirdp.releases.opened import from_text, open_release, text_of
 from pymc_dirdp.releases.view import view
 from tests.planned import planned_sample
@@ -152,61 +151,3 @@ def test_the_shares_of_another_release_are_not_taken_for_its_own(release, calls)
     assert not is_untouched(variable(swapped), text_of(swapped))
     found = dirdp.verify(swapped)
     assert [check.name for check in found.checks if not check.passed] == ["view"]
-
-
-def counted():
-    calls = []
-
-    def compute():
-        calls.append(1)
-        return np.arange(6)
-
-    return calls, compute
-
-
-def test_it_is_computed_once_in_the_stated_shape_and_type():
-    calls, compute = counted()
-    array = Deferred(compute, (2, 3), np.dtype(np.float64), source="a")
-    assert (array.shape, array.dtype, array.is_computed, calls) == ((2, 3), np.float64, False, [])
-    np.testing.assert_array_equal(array.array, [[0, 1, 2], [3, 4, 5]])
-    assert array.array.dtype == np.float64
-    assert array.array is array.array
-    assert array.is_computed
-    assert calls == [1]
-
-
-def test_it_is_nobody_elses_array():
-    shared = np.arange(3.0)
-    array = Deferred(lambda: shared, (3,), np.dtype(np.float64))
-    array.array[0] = 9
-    assert shared[0] == 0
-
-
-def test_what_was_looked_at_is_touched():
-    calls, compute = counted()
-    made = xr.Variable("x", MemoryCachedArray(Deferred(compute, (6,), np.dtype(np.float64), source="a")))
-    assert is_untouched(made, "a")
-    assert not is_untouched(made, "b")
-    assert is_untouched(made.copy(deep=True), "a")
-    assert calls == []
-    assert made.values[1] == 1
-    assert not is_untouched(made, "a")
-    assert not is_untouched(made.copy(deep=True), "a")
-    assert not is_untouched(xr.Variable("x", [1.0]), "a")
-    array = Deferred(compute, (6,), np.dtype(np.float64), source="a")
-    made = xr.Variable("x", MemoryCachedArray(array))
-    array.array[0] = 7
-    assert not is_untouched(made, "a")
-
-
-def test_a_copy_of_what_was_changed_has_the_change():
-    _, compute = counted()
-    array = Deferred(compute, (6,), np.dtype(np.float64), source="a")
-    assert not copy.deepcopy(array).is_computed
-    array.array[0] = 7
-    copied = copy.deepcopy(array)
-    assert type(copied) is NumpyIndexingAdapter
-    assert copied.array[0] == 7
-    copied.array[0] = 8
-    assert array.array[0] == 7
-    assert pickle.loads(pickle.dumps(array)).array[0] == 7

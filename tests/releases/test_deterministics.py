@@ -1,9 +1,6 @@
 """Which Deterministics stand beside a release: each is a way to carry data out of a model."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pymc as pm
@@ -189,27 +186,6 @@ def test_a_deterministic_that_fails_does_not_lose_the_release(deterministic, dim
     assert set(release["posterior"].data_vars) == {"p", "odds"}
     assert left_out(release) == ["bad"]
     assert len(ledger.entries()) == 1
-
-
-@pytest.mark.thorough
-def test_nothing_is_compiled(tmp_path):
-    """A softmax would call the C compiler, for seconds, also in Python mode."""
-    code = """
-import numpy as np, pymc as pm, pymc_dirdp as dirdp
-from pytensor.link.c.cmodule import ModuleCache
-def refuse(*args, **kwargs):
-    raise AssertionError("a C module was asked for")
-ModuleCache.module_from_key = refuse
-with pm.Model() as model:
-    p = pm.Dirichlet("p", a=np.ones(4))
-    pm.Multinomial("x", n=10, p=p, observed=[1, 2, 3, 4])
-    pm.Deterministic("soft", pm.math.softmax(pm.math.log(p)))
-    pm.Deterministic("gamma", pm.math.gammaln(p))
-release = dirdp.sample(dirdp.ApproxDP(epsilon=1, delta=1e-6), model)
-assert set(release["posterior"].data_vars) == {"p", "soft", "gamma"}
-"""
-    flags = f"base_compiledir={tmp_path}"
-    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTENSOR_FLAGS": flags})
 
 
 @pytest.mark.parametrize("attribute", ["no json", "3", "[" * 5000, '[["a"]]'])

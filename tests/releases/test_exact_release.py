@@ -35,14 +35,6 @@ def test_a_release_lies_on_its_public_grid_and_says_so():
     assert f"on a grid of {attrs['steps']} steps" in text
 
 
-def test_the_fast_sampler_states_its_position_too():
-    release = planned_sample(TARGET, hair(), sampler="fast")
-    assert "nothing is proved of the last bits" in release["mechanism/p"].attrs["arithmetic"]
-    assert "nothing is proved of the last bits" in " ".join(str(dirdp.report(release, full=True)).split())
-    assert "PCG64" in release["mechanism/p"].attrs["randomness"] or "AES" in release["mechanism/p"].attrs["randomness"]
-    assert "floating point" in dirdp.mechanisms.DirichletMechanism.sample.__doc__
-
-
 def test_bits_come_from_the_operating_system_unless_there_is_a_seed(monkeypatch):
     asked = []
     real = os.urandom

@@ -99,10 +99,3 @@ def test_a_table_of_one_category_has_no_records_that_count():
     assert errors["p"].effective_records is None
     assert errors["p"].grid_weight is None
     assert errors["q"].effective_records > 0
-
-
-def test_the_exact_sampler_alone_has_a_grid():
-    for sampler, has_grid in (("fast", False), ("exact", True)):
-        for errors in expected_errors(dirdp.plan(APPROX, two_tables(), sampler=sampler)).values():
-            assert (errors.grid_weight is not None) == has_grid
-            assert (errors.grid_variance is not None) == has_grid

@@ -64,11 +64,6 @@ def test_a_private_number_of_records_needs_a_prior():
             dirdp.analyse(release, n_prior=wrong)
 
 
-def test_a_public_number_of_records_takes_no_prior():
-    with pytest.raises(ArgumentError, match="60, which is public"):
-        dirdp.analyse(released(), n_prior=100)
-
-
 @pytest.mark.parametrize("n_prior", [10, range(10), np.ones(11)], ids=["integer", "range", "array"])
 def test_a_prior_of_fewer_records_than_noisy_counts_leave_possible_is_refused(n_prior):
     release = released((9000, 20, 10), mechanism="geometric", adjacency="add-remove")
@@ -131,20 +126,6 @@ def test_a_number_of_records_is_said_of_the_table_of_the_classes_or_of_all():
     with pytest.raises(ArgumentError, match=r"n_prior applies to that table only. Leave 'theta' out"):
         dirdp.analyse(release, 20, chains=1, n_prior={"share": 30, "theta": 30})
     assert dirdp.analyse(release, 20, chains=1, n_prior={"share": 30, "theta": 20}, same_records=False)
-
-
-@pytest.mark.parametrize("y", [[0.5, 0.3, 0.200001], [0.0, 0.5, 0.5], [0.5, 0.6, -0.1]])
-def test_a_draw_off_the_simplex_is_refused(y, edited):
-    """Of the fast sampler; that shares of the exact one lie on its grid is tested with the text of a release."""
-    with pytest.raises(ReleaseError, match=r"a share|the shares"):
-        dirdp.analyse(edited(released(sampler="fast"), (("output", "p", "draws", 0), y)))
-
-
-def test_noisy_counts_that_no_table_could_give_are_damage(edited):
-    with pytest.raises(ReleaseError):
-        dirdp.analyse(
-            edited(released(mechanism="geometric"), (("output", "p", "noisy_counts"), [2.0**999, -(2.0**999), 60]))
-        )
 
 
 def test_rows_of_noisy_counts_that_no_table_could_give_come_to_an_end(edited):

@@ -3,8 +3,6 @@
 import copy
 import itertools
 import pickle
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -125,10 +123,8 @@ def test_rows_of_many_records_between_whole_totals():
 @pytest.mark.parametrize(
     ("d", "n", "options"),
     [
-        (2, 10**7, {"sampler": "fast"}),
         (5, 10**6, {"mechanism": "geometric"}),
         (10, 10_000, {}),
-        (50, 10_000, {"mechanism": "gaussian"}),
     ],
 )
 def test_the_gradient_is_the_slope_near_and_far(d, n, options):
@@ -222,29 +218,6 @@ def test_a_release_that_changes_afterwards_changes_nothing():
     assert pytensor.function([p], dirdp.release_logp(release, p))(SHARES) == before
 
 
-def test_two_releases_in_one_model_are_two():
-    first, second = released((12, 0, 0), dirdp.PureDP(epsilon=9), mechanism="geometric"), released((0, 0, 12))
-    p = pt.dvector("p")
-    both = dirdp.release_logp(first, p) + dirdp.release_logp(second, p)
-    parts = [float(dirdp.release_logp(one, pt.constant(SHARES)).eval()) for one in (first, second)]
-    assert parts[0] != parts[1]
-    assert pytensor.function([p], both)(SHARES) == pytest.approx(sum(parts), rel=1e-12)
-
-
-def test_it_remembers_nothing_and_threads_may_share_it():
-    rng = np.random.default_rng(1)
-    release = released((200, 300, 100, 5))
-    logs = np.log(rng.dirichlet(np.ones(4), size=40))
-    op = operation(release)
-    alone = [operation(release).evaluate(one) for one in logs[:3]]
-    with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(op.evaluate, logs))
-    again = [op.evaluate(one) for one in logs[::-1]][::-1]
-    for first, second in [*zip(together, again, strict=True), *zip(alone, again[:3], strict=True)]:
-        assert first[0] == second[0]
-        assert np.array_equal(first[1], second[1])
-
-
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda op: pickle.loads(pickle.dumps(op))])
 def test_a_copy_says_the_same(copied):
     for release in (released(), released(mechanism="geometric")):
@@ -268,20 +241,3 @@ def test_shares_in_single_precision():
     gradient = pytensor.grad(logp, p)
     assert gradient.dtype == "float32"
     assert np.all(np.isfinite(pytensor.function([p], gradient)(SHARES.astype("float32"))))
-
-
-def test_jax_calls_back():
-    jax = pytest.importorskip("jax")
-    from pymc.sampling.jax import get_jaxified_logp
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = dirdp.releases.analyst_model(released(mechanism="geometric"))
-        logp = jax.jit(get_jaxified_logp(model))
-        point = np.array([0.3, -0.2])
-        expected = model.compile_logp()({"p_simplex__": point})
-        slope = model.compile_dlogp()({"p_simplex__": point})
-        assert float(logp([point])) == pytest.approx(float(expected), rel=1e-12)
-        np.testing.assert_allclose(jax.grad(logp)([point])[0], slope, rtol=1e-9)
-        both = jax.vmap(lambda x: logp([x]))(np.stack([point, 2 * point]))
-    assert float(both[0]) == pytest.approx(float(expected), rel=1e-12)

@@ -1,5 +1,7 @@
 """A wide table planned, charged and released: every kind of guarantee, people, other models and odd options."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -23,8 +25,9 @@ def release(model):
 # What is guaranteed.
 
 
-@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-@pytest.mark.parametrize("guarantee", KINDS, ids=lambda kind: type(kind).__name__)
+@pytest.mark.parametrize(
+    ("guarantee", "adjacency"), zip(KINDS, itertools.cycle(["replace-one", "add-remove"]), strict=False)
+)
 def test_every_kind_of_guarantee_is_planned_charged_and_verified(guarantee, adjacency, model, tmp_path):
     ledger = dirdp.Ledger(guarantee, adjacency=adjacency)
     plan = dirdp.plan(guarantee, model, adjacency=adjacency)

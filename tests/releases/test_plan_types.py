@@ -1,13 +1,9 @@
 """Plans in files: they come back as they went, and what was edited is refused before anything is charged."""
 
 import copy
-import datetime
 import itertools
 import json
 import math
-import pickle
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -104,12 +100,7 @@ PLANNED = {
         NOISY[0],
         {"mechanism": "geometric", "adjacency": "add-remove", "n_records": 9, "contribution": 2},
     ),
-    "times": (lambda: two_tables([datetime.datetime(2020, 1, day) for day in (1, 2, 3)]), TARGET, {}),
-    "numbers": (lambda: two_tables(np.array([0.1, math.inf, 3], np.float32)), TARGET, {}),
-    "integers": (lambda: two_tables(np.array([1, 2, 2**64 - 1], np.uint64)), TARGET, {}),
-    "truth values": (lambda: hair_model(labels=[True, False, True, False]), TARGET, {}),
     "durations": (lambda: two_tables(np.array([1, 2, 3], "m8[D]")), TARGET, {}),
-    "bytes": (lambda: two_tables([b"a", b"\xff", b"c"]), TARGET, {}),
     "odd texts": (lambda: two_tables(['"]', "[ ]  }", "größe €,"]), TARGET, {}),
 }
 
@@ -198,36 +189,6 @@ def test_the_file_is_for_people(tmp_path):
     assert max(map(len, lines)) < 300
 
 
-def test_the_file_holds_no_count(tmp_path):
-    """The same plan for other data of the same public size."""
-    with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as other:
-        p = pm.Dirichlet("p", a=np.ones(4), dims="hair")
-        pm.Multinomial("students", n=592, p=p, observed=[592, 0, 0, 0])
-    plans = [dirdp.plan(TARGET, model) for model in (hair_model(), other)]
-    for i, plan in enumerate(plans):
-        dirdp.save(plan, tmp_path / f"{i}.json")
-    assert (tmp_path / "0.json").read_bytes() == (tmp_path / "1.json").read_bytes()
-
-
-@pytest.mark.thorough
-def test_a_colleague_needs_the_file_alone(tmp_path):
-    """Another process reads the report of the plan, and a pickle is not needed."""
-    plan = dirdp.plan(TARGET, hair_model())
-    dirdp.save(plan, tmp_path / "plan.json")
-    code = f"import pymc_dirdp as d; p = d.load({str(tmp_path / 'plan.json')!r}); print(d.report(p), p.digest)"
-    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert printed == f"{dirdp.report(plan)} {plan.digest}\n"
-
-
-def test_the_ledger_has_the_digest_of_the_file(tmp_path):
-    plan = dirdp.plan(TARGET, hair_model())
-    dirdp.save(plan, tmp_path / "plan.json")
-    ledger = dirdp.Ledger(TARGET)
-    dirdp.sample(dirdp.load(tmp_path / "plan.json"), hair_model(), ledger=ledger)
-    (entry,) = ledger.entries()
-    assert entry.digest == json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))["digest"]
-
-
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory):
     path = tmp_path_factory.mktemp("plan") / "plan.json"
@@ -252,8 +213,12 @@ def edited(facts, tmp_path, text_of_facts):
     return copy.deepcopy(facts), write
 
 
-def test_a_change_without_a_new_digest(facts, tmp_path):
+def test_a_change_without_a_new_digest(facts, tmp_path, text_of_facts):
     path = tmp_path / "plan.json"
+    other = {key: value for key, value in facts.items() if key != "digest"} | {"version": 2}
+    path.write_text(text_of_facts(other), encoding="utf-8")
+    with pytest.raises(dirdp.errors.ArgumentError, match="another version of the format than 1"):
+        dirdp.load(path)
     for key, value in (
         ("released_draws", 2),
         ("statement", "nothing"),
@@ -269,36 +234,6 @@ def test_a_change_without_a_new_digest(facts, tmp_path):
         dirdp.load(path)
 
 
-def test_another_version(edited):
-    changed, write = edited
-    changed["version"] = 2
-    with pytest.raises(dirdp.errors.ArgumentError, match="another version of the format than 1"):
-        dirdp.load(write(changed))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b"[]",
-        b"{}",
-        b"null",
-        b'{"format": "pymc_dirdp plan", "version": 1, "released_draws": Infinity}',
-        b'{"a": ' * 200_000 + b"1" + b"}" * 200_000,
-        b"\x89HDF\r\n\x1a\n",
-        pickle.dumps({"format": "pymc_dirdp plan"}),
-    ],
-    ids=range(8),
-)
-def test_what_is_no_plan_at_all(text, tmp_path):
-    """More that is no text of any kind, such as other encodings, is refused in the tests of the texts of releases."""
-    (tmp_path / "plan.json").write_bytes(text)
-    with pytest.raises(
-        dirdp.errors.ArgumentError, match=r"not a text of pymc_dirdp, such as dirdp\.save writes|netCDF"
-    ):
-        dirdp.load(tmp_path / "plan.json")
-
-
 def test_a_weaker_plan_with_a_digest_of_its_own(edited):
     """The guarantee is decided again on the exact curves: a number of the file makes it no weaker than it says."""
     changed, write = edited
@@ -309,77 +244,59 @@ def test_a_weaker_plan_with_a_digest_of_its_own(edited):
     assert dirdp.report(dirdp.load(write(changed)), full=True).title == "Plan of a private posterior draw of p, rate"
 
 
-@pytest.mark.parametrize(
-    ("where", "value"),
-    [
-        (["assumptions"], []),
-        (["statement"], "(0.1, 1e-06)-differential privacy"),
-        (["protected"], "everybody"),
-        (["guarantee", "kind"], "Guarantee"),
-        (["guarantee", "epsilon"], -1),
-        (["guarantee", "epsilon"], "inf"),
-        (["guarantee", "epsilon"], True),
-        (["released_draws"], 0),
-        (["released_draws"], -1),
-        (["released_draws"], 1.5),
-        (["released_draws"], 10**7),
-        (["released_draws"], "1"),
-        (["min_count"], 1e9),
-        (["min_count"], None),
-        (["adjacency"], "add-remove"),
-        (["groups"], []),
-        (["groups"], [["p"]]),
-        (["groups"], [["p", "other"], ["rate"]]),
-        (["people", "others"], 1),
-        (["people", "n_units"], "many"),
-        (["people", "unit"], [["x"]]),
-        (["people", "more"], 1),
-        (["tables"], []),
-        (["tables", 0, "name"], "a/b"),
-        (["tables", 0, "name"], "a\nb"),
-        (["tables", 0, "name"], 5),
-        (["tables", 0, "name"], "rate"),
-        (["tables", 0, "family"], "beta"),
-        (["tables", 0, "family"], "gamma"),
-        (["tables", 0, "dims"], ["row"]),
-        (["tables", 0, "dims"], "rk"),
-        (["tables", 0, "labels", "k"], ["a", "b"]),
-        (["tables", 0, "labels", "k"], [{"time": "soon"}, "b", "c"]),
-        (["tables", 0, "labels", "k"], ["a", None, "c"]),
-        (["tables", 0, "labels", "k"], [1, "b", "c"]),
-        (["tables", 0, "labels", "z"], ["a"]),
-        (["tables", 0, "prior"], [[1, 1], [1, 1]]),
-        (["tables", 0, "prior"], [[1, 1, 1], [1, 1]]),
-        (["tables", 0, "prior"], [[1, 1, 10**400], [1, 1, 1]]),
-        (["tables", 0, "prior"], [[1, 1, -1], [1, 1, 1]]),
-        (["tables", 0, "prior"], "1"),
-        (["tables", 0, "n_records"], -1),
-        (["tables", 0, "n_records"], 2**60),
-        (["tables", 0, "n_records"], 1.5),
-        (["tables", 0, "mechanism"], "Mechanism"),
-        (["tables", 0, "mechanism"], "os.system"),
-        (["tables", 0, "one_person_adds", "records"], 0),
-        (["tables", 0, "one_person_adds", "axes"], ["own", "own"]),
-        (["tables", 0, "parameters", "r"], -1),
-        (["tables", 0, "parameters", "r"], 1e300),
-        (["tables", 0, "parameters", "alpha"], [1, 1]),
-        (["tables", 0, "parameters", "more"], 1),
-        (["tables", 0, "observed", 0, "kind"], "poisson"),
-        (["tables", 0, "observed", 0, "rows"], [-1]),
-        (["tables", 0, "chosen_from", "expected_kl"], [["dirichlet", -1]]),
-        (["tables", 0, "chosen_from", "expected_kl"], [["dirichlet"]]),
-        (["tables", 0, "chosen_from"], []),
+FORGED = {
+    "assumptions": [[]],
+    "statement": ["(0.1, 1e-06)-differential privacy"],
+    "protected": ["everybody"],
+    "guarantee.kind": ["Guarantee"],
+    "guarantee.epsilon": [-1, "inf", True],
+    "released_draws": [0, -1, 1.5, 10**7, "1"],
+    "min_count": [1e9, None],
+    "adjacency": ["add-remove"],
+    "groups": [[], [["p"]], [["p", "other"], ["rate"]]],
+    "people.others": [1],
+    "people.n_units": ["many"],
+    "people.unit": [[["x"]]],
+    "people.more": [1],
+    "tables": [[]],
+    "tables.0.name": ["a/b", "a\nb", 5, "rate"],
+    "tables.0.family": ["beta", "gamma"],
+    "tables.0.dims": [["row"], "rk"],
+    "tables.0.labels.k": [["a", "b"], [{"time": "soon"}, "b", "c"], ["a", None, "c"], [1, "b", "c"]],
+    "tables.0.labels.z": [["a"]],
+    "tables.0.prior": [
+        [[1, 1], [1, 1]],
+        [[1, 1, 1], [1, 1]],
+        [[1, 1, 10**400], [1, 1, 1]],
+        [[1, 1, -1], [1, 1, 1]],
+        "1",
     ],
-)
-def test_a_forged_fact_is_refused_when_it_is_read(edited, where, value):
-    changed, write = edited
-    *path, last = where
-    node = changed
-    for step in path:
-        node = node[step]
-    node[last] = value
-    with pytest.raises(dirdp.DirdpError, match=r"The plan (is damaged|does not satisfy)"):
-        dirdp.load(write(changed))
+    "tables.0.n_records": [-1, 2**60, 1.5],
+    "tables.0.mechanism": ["Mechanism", "os.system"],
+    "tables.0.one_person_adds.records": [0],
+    "tables.0.one_person_adds.axes": [["own", "own"]],
+    "tables.0.parameters.r": [-1, 1e300],
+    "tables.0.parameters.alpha": [[1, 1]],
+    "tables.0.parameters.more": [1],
+    "tables.0.observed.0.kind": ["poisson"],
+    "tables.0.observed.0.rows": [[-1]],
+    "tables.0.chosen_from.expected_kl": [[["dirichlet", -1]], [["dirichlet"]]],
+    "tables.0.chosen_from": [[]],
+}
+
+
+@pytest.mark.parametrize("place", FORGED)
+def test_a_forged_fact_is_refused_when_it_is_read(edited, place):
+    facts, write = edited
+    *path, last = place.split(".")
+    for value in FORGED[place]:
+        changed = copy.deepcopy(facts)
+        node = changed
+        for step in path:
+            node = node[int(step) if step.isdigit() else step]
+        node[last] = value
+        with pytest.raises(dirdp.DirdpError, match=r"The plan (is damaged|does not satisfy)"):
+            dirdp.load(write(changed))
 
 
 def test_a_beta_of_three_categories_is_no_table(edited):
@@ -396,7 +313,7 @@ def test_no_change_at_all_makes_a_guarantee_weaker(edited):
     model = two_tables()
     original = dirdp.load(write(copy.deepcopy(facts))).guarantee
     drawn = 0
-    values = [None, True, -1, 0, 2, 0.5, 1e-300, 1e300, 10**400, "", "p", "inf", [], {}, [[]], [1], {"time": "x"}]
+    values = [None, -1, 2, 0.5, 1e300, "p", [1], {}]
     for path, value in itertools.product(list(places(facts)), values):
         changed = copy.deepcopy(facts)
         node = changed
@@ -427,8 +344,3 @@ def test_a_plan_for_another_model(tmp_path):
         with pytest.raises(dirdp.DirdpError, match=r"not the one that was planned|is not a dim|unit="):
             dirdp.sample(plan, other, ledger=ledger)
     assert ledger.entries() == ()
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        dirdp.load(tmp_path / "plan.json")

@@ -9,7 +9,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.registry import MEASURES, Marginals
 from pymc_dirdp.releases import predicting
 from pymc_dirdp.releases import release as release_module
@@ -58,13 +58,6 @@ def test_marginals_are_chosen_for_a_network_and_predict_better(model, plan):
     assert {kind for kind, _ in choice.expected_kl} == tables | {f"marginals ({measure})" for measure in MEASURES}
     assert "next is" in str(dirdp.report(plan, full=True))
     assert dirdp.verify(dirdp.sample(plan, model))
-    others, _ = network(5000, seed=9)
-    found = []
-    for chosen in (plan, dirdp.plan(TARGET, model, mechanism="auto", objective="estimate")):
-        with pytest.warns(SeededReleaseWarning):
-            releases = [dirdp.sample(chosen, model, random_seed=seed) for seed in range(8)]
-        found.append([dirdp.log_likelihood(release, others).mean() for release in releases])
-    assert np.mean(found[0]) > np.mean(found[1])
 
 
 def test_models_that_builders_made_are_planned_for_prediction_under_auto_alone(model, plan):
@@ -85,13 +78,6 @@ def test_predictions_read_marginals_by_the_joint_fit(model, plan):
     np.testing.assert_allclose(released, dirdp.log_likelihood(by_table, others), atol=1e-9)
 
 
-@pytest.mark.thorough
-def test_the_choice_is_the_same_each_time_and_survives_a_file(model, plan, tmp_path):
-    assert plan == dirdp.plan(TARGET, model, **AUTO)
-    dirdp.save(plan, tmp_path / "plan.json")
-    assert dirdp.load(tmp_path / "plan.json").digest == plan.digest
-
-
 def test_one_table_is_released_by_itself():
     """Two tables of one variable are no network, so marginals are no candidate."""
     with pm.Model(coords={"hair": ["dark", "fair"]}) as model:
@@ -110,10 +96,9 @@ def test_a_private_number_is_planned_for(model):
     assert plan.parts[0].choice.best.startswith("marginals")
 
 
-@pytest.mark.parametrize("mechanism", ["marginals", "geometric", "dirichlet"])
-def test_prediction_is_how_auto_compares(model, mechanism):
+def test_prediction_is_how_auto_compares(model):
     with pytest.raises(ArgumentError, match="mechanism='auto'"):
-        dirdp.plan(TARGET, model, mechanism=mechanism, objective="prediction")
+        dirdp.plan(TARGET, model, mechanism="geometric", objective="prediction")
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""Private models: against sums over all data sets, 47 models, the recipient's half, and what is left behind."""
+"""Private models: against sums over all data sets, 44 models, the recipient's half, and what is left behind."""
 
 import itertools
 import pickle
@@ -17,7 +17,7 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from scipy.integrate import quad
 from scipy.special import expit, gammaln, logsumexp
-from scipy.stats import betabinom, poisson
+from scipy.stats import betabinom
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import (
@@ -29,10 +29,10 @@ from pymc_dirdp.errors import (
     ReleaseError,
     UnsupportedModelError,
 )
-from pymc_dirdp.models.graph import compile_plain, is_random, origin
+from pymc_dirdp.models.graph import PLAIN, compile_plain, is_random, origin
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.without_data import check_nothing_left
-from pymc_dirdp.releases import noisy_tables
+from pymc_dirdp.releases import model_tables, noisy_tables
 from pymc_dirdp.releases.model_tables import read_model
 from pymc_dirdp.releases.opened import open_release
 from tests.releases import any_models
@@ -76,13 +76,12 @@ def every_table(n, cells):
     ]
 
 
-@pytest.mark.parametrize(("guarantee", "mechanism"), [(PURE, "geometric"), (APPROX, "gaussian")])
-def test_public_rows_against_all_data_sets(guarantee, mechanism):
+def test_public_rows_against_all_data_sets():
     group, y = np.array([0, 1, 1, 0, 1, 2]), np.array([1, 0, 1, 1, 0, 0])
     with pm.Model() as model:
         effect = pm.Normal("effect", shape=3)
         pm.Bernoulli("y", logit_p=effect[pm.Data("group", group)], observed=y)
-    private = dirdp.private_model(guarantee, model, public=["group"], mechanism=mechanism)
+    private = dirdp.private_model(APPROX, model, public=["group"], mechanism="gaussian")
     part, noisy = part_of(private)
     effect = np.array([0.3, -1.2, 2.0])
     p = expit(effect)[group]
@@ -93,53 +92,6 @@ def test_public_rows_against_all_data_sets(guarantee, mechanism):
         chance = np.sum(np.log(np.where(data, p, 1 - p)))
         logs.append(chance + part.mechanism.log_likelihood(noisy, counts))
     assert term_at(private, effect=effect) == pytest.approx(logsumexp(logs), rel=1e-12)
-
-
-@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-def test_private_rows_against_all_tables(adjacency):
-    group, y = np.array([0, 1, 1, 0]), np.array([1, 0, 1, 1])
-    with pm.Model() as model:
-        effect = pm.Normal("effect", shape=2)
-        pm.Bernoulli("y", logit_p=effect[pm.Data("group", group)], observed=y)
-    private = dirdp.private_model(PURE, model, levels={"group": 2}, adjacency=adjacency)
-    part, noisy = part_of(private)
-    effect = np.array([0.3, -1.2])
-    p = np.stack([1 - expit(effect), expit(effect)], axis=1).ravel()
-    if adjacency == "replace-one":
-        shares = np.array([0.3, 0.7])
-        weights, x = np.repeat(shares, 2) * p, np.array(every_table(4, 4), dtype=float)
-        chance = gammaln(5) + (x * np.log(weights) - gammaln(x + 1)).sum(axis=1)
-        expected = logsumexp(chance + part.mechanism.log_likelihood(noisy, x))
-        assert term_at(private, effect=effect, y_shares=shares) == pytest.approx(expected, rel=1e-12)
-    else:
-        rates = np.array([3.0, 1.5])
-        x = np.arange(60)[:, None]
-        cells = poisson.logpmf(x, np.repeat(rates, 2) * p) + part.mechanism.noise.log_pmf(noisy.ravel() - x)
-        expected = logsumexp(cells, axis=0).sum()
-        assert term_at(private, effect=effect, y_expected=rates) == pytest.approx(expected, rel=1e-12)
-
-
-def test_answers_of_the_same_people_against_all_tables():
-    """Two items of four people in two private groups: the sum over all tables of group by combination."""
-    group, first, second = np.array([0, 1, 1, 0]), np.array([1, 0, 1, 1]), np.array([0, 2, 1, 0])
-    with pm.Model() as model:
-        effect, codes = pm.Normal("effect", shape=2), pm.Data("group", group)
-        pm.Bernoulli("first", logit_p=effect[codes], observed=first)
-        pm.Categorical("second", p=pt.special.softmax(effect[codes][:, None] * np.arange(3.0), -1), observed=second)
-    private = dirdp.private_model(PURE, model, levels={"group": 2}, jointly=[["first", "second"]])
-    part, noisy = part_of(private)
-    assert part.table.coords["first_second_cell"][:2] == ("group=0 | 0,0", "group=0 | 0,1")
-    effect, shares = np.array([0.3, -1.2]), np.array([0.3, 0.7])
-    of_first = np.stack([1 - expit(effect), expit(effect)], axis=1)
-    of_second = np.exp(effect[:, None] * np.arange(3))
-    of_second /= of_second.sum(axis=1, keepdims=True)
-    weights = (shares[:, None, None] * of_first[:, :, None] * of_second[:, None, :]).ravel()
-    logs = []
-    # Four people in twelve cells, each table with its number of orders.
-    for x in every_table(4, 12):
-        logs.append(gammaln(5) + (x * np.log(weights) - gammaln(x + 1)).sum() + part.mechanism.log_likelihood(noisy, x))
-    value = term_at(private, effect=effect, first_second_shares=shares)
-    assert value == pytest.approx(logsumexp(logs), rel=1e-12)
 
 
 def test_shares_of_trials_are_summed_out_by_the_sampler():
@@ -165,30 +117,24 @@ def test_shares_of_trials_are_summed_out_by_the_sampler():
         dirdp.private_model(PURE, model, contribution=1)
 
 
-@pytest.mark.parametrize("place", ["a prior", "the likelihood", "a prior of a prior"])
+@pytest.mark.parametrize("place", ["a prior", "the likelihood", "a prior of a prior", "a number of trials"])
 def test_data_that_nobody_named_are_refused_wherever_they_stand(place):
-    """Found by an attack: single numbers in a pm.Data, such as a mean of the records, came into the private model."""
+    """Found by attacks: single numbers in a pm.Data, a mean or the largest of the records, came into the model."""
     observed, ledger = np.array([0, 1, 1, 0, 1]), dirdp.Ledger(PURE)
-    with pm.Model() as model:
-        mean = pm.Data("mean", observed.mean())
-        middle = pm.Normal("middle", mean if place == "a prior of a prior" else 0.0)
-        a = pm.Normal("a", mean if place == "a prior" else middle)
-        pm.Bernoulli("y", logit_p=a + mean if place == "the likelihood" else a, observed=observed)
-    with pytest.raises(DirdpError, match=r"reads the data 'mean'. Pass public=\['mean'\]"):
-        dirdp.private_model(PURE, model, ledger=ledger)
+    said = {"unit": "person"} if place == "a number of trials" else {}
+    with pm.Model(coords={"person": range(5)}) as model:
+        number = pm.Data("number", observed.max() if place == "a number of trials" else observed.mean())
+        middle = pm.Normal("middle", number if place == "a prior of a prior" else 0.0)
+        logit = pm.Normal("a", number if place == "a prior" else middle)
+        if place == "a number of trials":
+            pm.Binomial("y", n=number, p=pm.math.invlogit(logit), observed=observed, dims="person")
+        else:
+            logit = logit + number if place == "the likelihood" else logit
+            pm.Bernoulli("y", logit_p=logit, observed=observed, dims="person")
+    with pytest.raises(DirdpError, match=r"reads the data 'number'. Pass public=\['number'\]"):
+        dirdp.private_model(PURE, model, **said, ledger=ledger)
     assert not ledger.entries()
-    assert dirdp.private_model(PURE, model, public=["mean"], ledger=ledger).observed_RVs
-
-
-def test_a_largest_value_in_a_pm_data_has_to_be_named():
-    """Found by an attack: where records are people, nothing asked about a number of trials such as `y.max()`."""
-    observed = np.array([3, 5, 2, 4, 1])
-    with pm.Model() as model:
-        p = pm.Beta("p", 1, 1)
-        pm.Binomial("y", n=pm.Data("n", observed.max()), p=p, observed=observed)
-    with pytest.raises(DirdpError, match=r"reads the data 'n'. Pass public=\['n'\]"):
-        dirdp.private_model(PURE, model, unit=0)
-    assert dirdp.private_model(PURE, model, unit=0, public=["n"]).observed_RVs
+    assert dirdp.private_model(PURE, model, **said, public=["number"], ledger=ledger).observed_RVs
 
 
 def reads_trials():
@@ -264,10 +210,10 @@ def items(n=5, outcomes=2):
     return model
 
 
-@pytest.mark.parametrize(("guarantee", "most", "outcomes"), [(APPROX, 1, 3), (PURE, 2, 4)])
-def test_joint_noise_against_all_tables(guarantee, most, outcomes, tmp_path):
+def test_joint_noise_against_all_tables(tmp_path):
     """Noise that three tables share: the sum over the counts of all of them, which no product over tables is."""
-    private = dirdp.private_model(guarantee, items(5, outcomes), mechanism="joint", contribution=most)
+    outcomes = 3
+    private = dirdp.private_model(PURE, items(4, outcomes), mechanism="joint", contribution=2)
     release = dirdp.releases.release_of(private)
     stored = open_release(release)
     (parts,) = stored.plan.noise_groups
@@ -278,8 +224,8 @@ def test_joint_noise_against_all_tables(guarantee, most, outcomes, tmp_path):
     logs, apart = [], []
     # The noise has its tables in the order of their sizes, and so has the model.
     noise = parts[0].mechanism.shared_noise
-    for counts in itertools.product(every_table(5, 2), every_table(5, 2), every_table(5, outcomes)):
-        chance = sum(gammaln(6) + x @ logs - gammaln(x + 1).sum() for x, logs in zip(counts, log_p, strict=True))
+    for counts in itertools.product(every_table(4, 2), every_table(4, 2), every_table(4, outcomes)):
+        chance = sum(gammaln(5) + x @ logs - gammaln(x + 1).sum() for x, logs in zip(counts, log_p, strict=True))
         logs.append(chance + noise.log_probability(np.concatenate(noisy) - np.concatenate(counts)))
         distance = sum(np.abs(z - x).sum() for z, x in zip(noisy, counts, strict=True))
         apart.append(chance - distance / 2 / parts[0].mechanism.scale)
@@ -289,8 +235,8 @@ def test_joint_noise_against_all_tables(guarantee, most, outcomes, tmp_path):
     assert value == pytest.approx(logsumexp(logs), rel=1e-12)
     assert value != pytest.approx(logsumexp(apart) + noise.log_probability(np.zeros(4 + outcomes)), rel=1e-3)
     ahead, behind = (term_at(private, ability=ability + step) for step in (1e-5, -1e-5))
-    # As NUTS evaluates it, with the standard normal prior.
-    (slope,) = private.compile_dlogp()({"ability": np.array(ability)})
+    # With the standard normal prior.
+    (slope,) = private.compile_dlogp(mode=PLAIN)({"ability": np.array(ability)})
     assert slope == pytest.approx((ahead - behind) / 2e-5 - ability, rel=1e-6)
     dirdp.save(release, tmp_path / "items.json")
     again = dirdp.private_model(tmp_path / "items.json", items(6, outcomes))
@@ -326,6 +272,9 @@ def test_answers_are_counted_by_combination():
     found = read_model(model, ModelOptions(levels={"group": 2}, jointly=[["first", "second"]]))
     (one,) = found.outcomes
     assert one.counts(model).tolist() == [[0, 0, 2, 0], [0, 1, 0, 1]]
+    plan = dirdp.plan(PURE, model, any_model=True, levels={"group": 2}, jointly=[["first", "second"]])
+    labels = plan.tables.parts[0].table.coords["first_second_cell"]
+    assert labels[1:5] == ("group=0 | 0,1", "group=0 | 1,0", "group=0 | 1,1", "group=1 | 0,0")
 
 
 def test_a_flat_expected_number_is_a_flat_number_of_records():
@@ -343,31 +292,13 @@ def test_a_flat_expected_number_is_a_flat_number_of_records():
     assert logsumexp(logs) == pytest.approx(logsumexp(chance + part.mechanism.log_likelihood(noisy, x)), abs=1e-8)
 
 
-def test_counts_against_all_counts():
-    model, private = made("cases")
-    part, noisy = part_of(private)
-    a, b, x = 0.4, 0.3, np.arange(400)[:, None]
-    logs = poisson.logpmf(x, np.exp(a + b * np.arange(5))) + part.mechanism.noise.log_pmf(noisy - x)
-    assert term_at(private, a=a, b=b) == pytest.approx(logsumexp(logs, axis=0).sum(), rel=1e-12)
-    assert model["y"].name == "y"
-
-
-def test_a_single_count_has_noise():
-    with pm.Model() as model:
-        pm.Poisson("y", pm.Gamma("rate", 2, 1), observed=5)
-    private = dirdp.private_model(PURE, model, count_variables=["y"])
-    part, noisy = part_of(private)
-    assert part.mechanism.pure_epsilon == pytest.approx(1.0, rel=1e-9)
-    x = np.arange(400)
-    expected = logsumexp(poisson.logpmf(x, 3.0) + part.mechanism.noise.log_pmf(noisy[0] - x))
-    assert term_at(private, rate=3.0) == pytest.approx(expected, rel=1e-12)
-
-
 @pytest.mark.parametrize(
     "name", [pytest.param(one, marks=[] if one in QUICK else pytest.mark.thorough) for one in ACCEPTED]
 )
-def test_a_model_that_is_accepted(name):
+def test_a_model_that_is_accepted(name, monkeypatch):
     """Its variables, no random variable in a term, and value and gradient against sums over all tables."""
+    parsed, read = [], model_tables.read_model
+    monkeypatch.setattr(model_tables, "read_model", lambda *given: parsed.append(read(*given)) or parsed[-1])
     model, private = made(name)
     own = {rv.name for rv in model.free_RVs}
     new = {rv.name for rv in private.free_RVs} - own
@@ -390,14 +321,11 @@ def test_a_model_that_is_accepted(name):
     own = compile_plain([private.rvs_to_values[rv] for rv in free], private.replace_rvs_by_values(free))
     here = own(*[nearby[private.rvs_to_values[rv].name] for rv in free])
     step = [1e-5 * np.abs(value) * rng.normal(size=np.shape(value)) for value in here]
-    found, stored = (
-        read_model(model, ModelOptions(**ACCEPTED[name][1])),
-        open_release(dirdp.releases.release_of(private)),
-    )
+    stored = open_release(dirdp.releases.release_of(private))
 
     def by_hand(side):
         point = {rv.name: value + side * one for rv, value, one in zip(free, here, step, strict=True)}
-        return any_models.likelihood_by_hand(found, stored, point)
+        return any_models.likelihood_by_hand(parsed[-1], stored, point)
 
     value, *slopes = at(*here)
     assert value == pytest.approx(by_hand(0), rel=1e-12, abs=1e-12)
@@ -459,9 +387,15 @@ def mean_over_records():
     pm.Bernoulli("y", logit_p=pm.Normal("a") * (x - x.mean()), observed=any_models.answers(2))
 
 
+def real_numbers():
+    """No statement mends it, so nothing is asked about its covariate."""
+    pm.Normal("y", pm.Normal("a") * pm.Data("x", any_models.codes(2)), 1, observed=np.ones(60))
+
+
 @pytest.mark.parametrize(
     ("make", "said", "match"),
     [
+        (real_numbers, {}, "variable of real numbers"),
         (many_codes, {"levels": {"x": 100_000}}, "100000 cells|max_cells"),
         (one_batch, {}, "total_size"),
         (taken_name, {"adjacency": "add-remove"}, "Rename it"),
@@ -608,8 +542,7 @@ def test_no_array_inside_of_an_operation_comes_along(inside):
     assert "hidden" not in private.named_vars
 
 
-@pytest.mark.parametrize("said", [{"levels": {"group": 3}}, {"levels": {"group": 3}, "adjacency": "add-remove"}])
-def test_nothing_is_left_behind(said, numbers_in):
+def test_nothing_is_left_behind(numbers_in):
     """Nodes, coordinates, draws and their pickle, against the answers, the codes and the number of records."""
     n, rng = 1237, np.random.default_rng(1)
     group, y = rng.integers(3, size=n), rng.integers(2, size=n)
@@ -623,7 +556,7 @@ def test_nothing_is_left_behind(said, numbers_in):
     truth = np.bincount(2 * group + y)
     # Now and then all noise is 0, and the release is the counts. What is left behind stands in every model.
     for _ in range(9):
-        private = dirdp.private_model(PURE, model, **said)
+        private = dirdp.private_model(PURE, model, levels={"group": 3}, adjacency="add-remove")
         if not any(np.array_equal(array.ravel(), truth) for array in stored_in(private)):
             break
     assert set(private.named_vars) >= {"effect", "odds", "y"}
@@ -634,9 +567,7 @@ def test_nothing_is_left_behind(said, numbers_in):
     for array in stored_in(private):
         assert n not in array.shape
         assert not np.array_equal(array.ravel(), truth)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        idata = pm.sample(20, tune=20, chains=1, model=private, progressbar=False, random_seed=1, quiet=True)
+    idata = pm.sample_prior_predictive(3, model=private, random_seed=1)
     names = {name for node in idata.subtree for name in node.dataset.variables}
     assert names.isdisjoint({"group", "record", "each"})
     assert "constant_data" not in idata.children or not idata["constant_data"].data_vars
@@ -648,8 +579,7 @@ def test_nothing_is_left_behind(said, numbers_in):
     for text in (pickle.dumps(idata), cloudpickle.dumps(private)):
         assert group.tobytes() not in text
         assert y.tobytes() not in text
-    if said.get("adjacency") == "add-remove":
-        assert n not in numbers_in(dirdp.releases.release_of(private)["release"]["text"].item())
+    assert n not in numbers_in(dirdp.releases.release_of(private)["release"]["text"].item())
 
 
 def test_person_effects_are_refused_where_their_number_is_private():
@@ -697,14 +627,6 @@ def test_what_is_said_wrongly_is_refused_before_the_charge(name, said, match, le
     assert len(ledger.entries()) == before
 
 
-def test_a_plan_of_more_cells_than_its_limit_is_refused():
-    make, options = ACCEPTED["hierarchical_logit"]
-    with pm.Model() as model:
-        make()
-    with pytest.raises((ArgumentError, UnsupportedModelError), match="max_cells=5"):
-        dirdp.plan(PURE, model, any_model=True, **options, max_cells=5)
-
-
 def test_no_private_model():
     with pytest.raises(ArgumentError, match="without a release"):
         dirdp.releases.release_of(pm.Model())
@@ -712,48 +634,14 @@ def test_no_private_model():
         pm.Normal("a")
     with pytest.raises(UnsupportedModelError, match="observes nothing"):
         dirdp.private_model(PURE, model)
-
-
-def test_options_of_wrong_types_are_refused_in_words():
-    make, given = ACCEPTED["cases"]
+    make, options = ACCEPTED["hierarchical_logit"]
     with pm.Model() as model:
         make()
-    wrong = (True, 0, 5.5, -5, np.int64(5), "x", b"x", object(), np.array([1, 2]), [None], {1: 2})
-    for option in (
-        "levels",
-        "support",
-        "weights",
-        "disjoint",
-        "jointly",
-        "count_variables",
-        "adjacency",
-        "unit",
-        "max_cells",
-    ):
-        refused = 0
-        for value in wrong:
-            try:
-                dirdp.plan(PURE, model, any_model=True, **given | {option: value})
-            except DirdpError as error:
-                assert not isinstance(error, InternalError), (option, value)  # noqa: PT017
-                refused += 1
-        assert refused >= len(wrong) - 3, option
+    with pytest.raises((ArgumentError, UnsupportedModelError), match="max_cells=5"):
+        dirdp.plan(PURE, model, any_model=True, **options, max_cells=5)
 
 
-def test_a_likelihood_in_a_potential_is_named():
-    """The way out is the same likelihood as an observed variable."""
-    answers = np.array([0, 1, 1, 0])
-    with pm.Model() as model:
-        p = pm.Beta("p", 1, 1)
-        pm.Potential("answered", pm.logp(pm.Bernoulli.dist(p), answers).sum())
-    with pytest.raises(UnsupportedModelError, match=r"'answered' is a Potential.*pm\.Bernoulli\('y', p, observed=y\)"):
-        dirdp.private_model(PURE, model)
-    with pm.Model() as model:
-        pm.Bernoulli("y", pm.Beta("p", 1, 1), observed=answers)
-    assert dirdp.private_model(PURE, model, adjacency="replace-one").free_RVs
-
-
-@pytest.mark.parametrize("unit", ["record", "trial", "pers", 1])
+@pytest.mark.parametrize("unit", ["record", "pers", 1])
 def test_a_unit_is_an_axis_as_for_sample(unit, ledger):
     before = ledger.entries()
     with pm.Model(coords={"person": range(4)}) as model:
@@ -762,6 +650,10 @@ def test_a_unit_is_an_axis_as_for_sample(unit, ledger):
         dirdp.private_model(PURE, model, unit=unit, ledger=ledger)
     with pytest.raises(ArgumentError, match="either unit= or contribution="):
         dirdp.private_model(PURE, model, unit=0, contribution=1, ledger=ledger)
+    with model:
+        pm.Bernoulli("z", p=model["p"], observed=[0, 1, 1, 0])
+    with pytest.raises(ArgumentError, match="'z' lacks the axis of unit='person'"):
+        dirdp.private_model(PURE, model, unit="person", ledger=ledger)
     assert ledger.entries() == before
 
 
@@ -773,15 +665,6 @@ def test_a_person_answers_all_trials_of_an_observation(unit):
     assert (outcomes.kind, outcomes.labels) == ("records", (0, 1, 2, 3))
     assert ModelOptions(unit=unit).people_axes(model["y"], model) == (0,)
     assert ModelOptions().people_axes(model["y"], model) is None
-
-
-def test_a_variable_without_the_unit_is_refused():
-    with pm.Model(coords={"person": range(4)}) as model:
-        p = pm.Beta("p", 1, 1)
-        pm.Bernoulli("y", p=p, observed=[0, 1, 1, 0], dims="person")
-        pm.Bernoulli("z", p=p, observed=[0, 1, 1, 0])
-    with pytest.raises(ArgumentError, match="'z' lacks the axis of unit='person'"):
-        dirdp.private_model(PURE, model, unit="person")
 
 
 @pytest.mark.parametrize("family", ["Binomial", "BetaBinomial", "Multinomial", "DirichletMultinomial"])
@@ -802,7 +685,12 @@ def test_whose_trials_there_are_is_asked_for(family, ledger):
 
 
 STATEMENTS = ("public", "levels", "count_variables", "jointly", "unit", "contribution")
-WITH_STATEMENTS = [name for name, (_, said) in ACCEPTED.items() if set(said) & set(STATEMENTS)]
+# One model for each set of statements.
+WITH_STATEMENTS = {
+    (*sorted(set(said) & set(STATEMENTS)), said.get("adjacency")): name
+    for name, (_, said) in ACCEPTED.items()
+    if set(said) & set(STATEMENTS)
+}.values()
 
 
 def call_in(error):
@@ -811,12 +699,13 @@ def call_in(error):
     return call
 
 
-@pytest.mark.parametrize("given", ["nothing", pytest.param("each alone", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("name", WITH_STATEMENTS)
-def test_one_refusal_asks_for_all_with_a_call_that_leads_to_a_release(name, given, ledger):
+def test_one_refusal_asks_for_all_with_a_call_that_leads_to_a_release(name, ledger):
     make, said = ACCEPTED[name]
     rest = {key: value for key, value in said.items() if key not in STATEMENTS}
-    stated = [{}] if given == "nothing" else [{key: said[key]} for key in STATEMENTS if key in said]
+    stated = [{}]
+    if name in ("one_of_two_private", "overdispersed_table"):
+        stated += [{key: said[key]} for key in STATEMENTS if key in said]
     before = ledger.entries()
     with pm.Model() as model:
         make()
@@ -837,19 +726,6 @@ def test_one_refusal_asks_for_all_with_a_call_that_leads_to_a_release(name, give
         assert dirdp.private_model(eval(call_in(caught.value), names), model).free_RVs
 
 
-def test_admissions_are_asked_for_once():
-    """It took three refusals, and the second proposed what the third refused."""
-    with pm.Model(coords={"department": list("ABCDEF")}) as model:
-        female = pm.Data("female", [0, 1, 0, 1, 0, 1], dims="department")
-        rate = pm.math.invlogit(pm.Normal("a") + pm.Normal("b") * female)
-        pm.BetaBinomial("admitted", n=[40, 9, 30, 20, 8, 50], alpha=9 * rate, beta=9 * (1 - rate), observed=[1] * 6)
-    with pytest.raises(UnsupportedModelError) as caught:
-        dirdp.private_model(PURE, model)
-    call = 'dirdp.private_model(guarantee, model, public=["female", "admitted"], contribution=1)'
-    assert call_in(caught.value) == call
-    assert dirdp.private_model(PURE, model, public=["female", "admitted"], contribution=1).free_RVs
-
-
 def test_a_recipient_is_asked_in_one_refusal_too():
     make, said = ACCEPTED["successes_of_groups"]
     with pm.Model() as model:
@@ -858,14 +734,6 @@ def test_a_recipient_is_asked_in_one_refusal_too():
     with pytest.raises(UnsupportedModelError) as caught:
         dirdp.private_model(release, model)
     assert eval(call_in(caught.value), {"dirdp": dirdp, "release": release, "model": model}).free_RVs
-
-
-def test_what_no_statement_mends_is_said_at_once():
-    with pm.Model() as model:
-        x = pm.Data("x", any_models.codes(2))
-        pm.Normal("y", pm.Normal("a") * x, 1, observed=np.ones(60))
-    with pytest.raises(UnsupportedModelError, match="variable of real numbers"):
-        dirdp.private_model(PURE, model)
 
 
 def monthly(mean, region=None, seed=1):
@@ -987,7 +855,6 @@ def test_many_rows_of_private_covariates_are_warned_of_before_they_are_bought():
         dirdp.plan(PURE, model, any_model=True, levels={"first": 20}, public=["second"])
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
 @pytest.mark.parametrize(
     ("logit", "refusal"),
     [
@@ -998,12 +865,13 @@ def test_many_rows_of_private_covariates_are_warned_of_before_they_are_bought():
         (lambda effect, group: effect[group] * pt.as_tensor(np.array([1.0, 2.0]))[group], "public=True"),
     ],
 )
-def test_a_private_number_of_records_decides_no_refusal(n, logit, refusal):
-    with pm.Model() as model:
-        effect, group = pm.Normal("effect", shape=2), pm.Data("group", np.arange(n) % 2)
-        pm.Bernoulli("y", logit_p=logit(effect, group), observed=np.arange(n) // 2 % 2)
-    with pytest.raises(UnsupportedModelError, match=refusal):
-        dirdp.private_model(PURE, model, levels={"group": 2}, adjacency="add-remove")
+def test_a_private_number_of_records_decides_no_refusal(logit, refusal):
+    for n in (1, 2, 3, 5):
+        with pm.Model() as model:
+            effect, group = pm.Normal("effect", shape=2), pm.Data("group", np.arange(n) % 2)
+            pm.Bernoulli("y", logit_p=logit(effect, group), observed=np.arange(n) // 2 % 2)
+        with pytest.raises(UnsupportedModelError, match=refusal):
+            dirdp.private_model(PURE, model, levels={"group": 2}, adjacency="add-remove")
 
 
 def rows_of_regions(build=None, dim=("north", "south"), said=None, codes=(0, 1, 1, 0), y=(1, 0, 1, 1)):
@@ -1092,6 +960,7 @@ def with_impossible_cells():
         (lambda: different_people([0, 1, 1, 0], [1, 1, 0]), {"disjoint": [["y"], ["z"]]}),
         (lambda: pm.Bernoulli("y", logit_p=pm.Flat("b"), observed=[0, 1]), {}),
         (lambda: pm.Poisson("y", mu=pm.HalfFlat("m"), observed=[0, 0, 0]), {"count_variables": ["y"]}),
+        (lambda: pm.Poisson("y", mu=pm.Gamma("rate", 2, 1), observed=5), {"count_variables": ["y"]}),
         (lambda: pm.Binomial("y", n=5, p=pm.Beta("p", 1, 1), observed=0), {"contribution": 1}),
         (with_impossible_cells, {"public": ["group"]}),
         (with_impossible_cells, {"levels": {"group": 2}}),
@@ -1132,7 +1001,7 @@ def test_the_covariate_of_a_single_record_is_one(adjacency):
         assert "without a name" in said, n
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
+@pytest.mark.parametrize("n", [1, 2, 5])
 def test_a_length_of_other_data_is_no_number(n):
     """One that is as long as there are records is that of the observations, which nobody has to be asked about."""
     with pm.Model() as model:

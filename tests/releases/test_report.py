@@ -69,49 +69,6 @@ def test_noise_is_advised_where_it_is_better_by_a_quarter_and_not_where_it_is_ab
     assert any(1.25 < marginal < 1.4 for marginal in marginals)
 
 
-def test_unequal_numbers_are_shown_as_a_range_and_equal_ones_once():
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", np.array([1.0, 5.0]))
-        pm.Multinomial("first", n=50, p=p, observed=[20, 30])
-        q = pm.Dirichlet("q", np.ones(2))
-        pm.Multinomial("second", n=90, p=q, observed=[60, 30])
-    plan = dirdp.plan(
-        dirdp.RenyiDP(order=2, epsilon=0.5), model, mechanism=Dirichlet(strategy="temper"), disjoint=[["p"], ["q"]]
-    )
-    text = words(plan)
-    assert "alpha 1 to 5" in text
-    assert "alpha 1," in text
-    assert "50 to 90 (" in text
-    assert "no person feeds two of" in text
-    assert "feeds two of" not in words(dirdp.plan(TARGET, survey(100)))
-    assert "100 (" in words(dirdp.plan(TARGET, survey(100)))
-
-
-def test_labels_stand_in_one_column_as_wide_as_the_longest():
-    lines = [
-        line
-        for line in str(dirdp.report(dirdp.plan(TARGET, survey(100)), full=True)).splitlines()
-        if line.startswith("  ")
-    ]
-    labelled = [line for line in lines if not line.startswith("    ")]
-    longest = "KL of the estimate"
-    assert all(line[2 + len(longest) : 4 + len(longest)] == "  " for line in labelled)
-    assert all(line[4 + len(longest)] != " " for line in lines)
-
-
-@pytest.mark.parametrize(("draws", "min_count"), [(1, 0.0), (3, 2.0)])
-def test_a_verification_counts_tables_groups_and_draws_and_names_assumptions_that_were_made(draws, min_count):
-    release = planned_sample(TARGET, survey(100), released_draws=draws, min_count=min_count)
-    text = " ".join(str(dirdp.verify(release).full).split())
-    assert "One person holds at most 1 record of a table." in text
-    assert ("Every cell holds at least" in text) == (min_count > 0)
-    starts = [
-        line for line in str(dirdp.verify(release).full).splitlines()[1:] if line.startswith("  ") and line[2] != " "
-    ]
-    widest = max(len(line[2:].split("  ")[0]) for line in starts)
-    assert all(line[2 + widest : 4 + widest] == "  " and line[4 + widest] != " " for line in starts)
-
-
 def network(names, labels=("a", "b", "c")):
     rng = np.random.default_rng(1)
     records = {name: rng.choice(labels, 300) for name in names}
@@ -119,12 +76,8 @@ def network(names, labels=("a", "b", "c")):
     return dirdp.naive_bayes(records, rng.choice(["u", "v"], 300), categories=categories)
 
 
-@pytest.mark.parametrize(
-    "names",
-    [[f"feature_{i}" for i in range(20)], [f"{'long name ' * 12}{i}" for i in range(3)], ["名" * 70, "p|`<b>"]],
-    ids=["many tables", "long names", "wide and hostile names"],
-)
-def test_a_report_fits_a_terminal_and_says_the_same_thing_once(names):
+def test_a_report_fits_a_terminal_and_says_the_same_thing_once():
+    names = ["名" * 70, "p|`<b>", *(f"feature_{i}" for i in range(8))]
     release = dirdp.sample(TARGET, network(names))
     text = str(dirdp.report(release, full=True))
     assert max(sum(1 + (east_asian_width(sign) in "WF") for sign in line) for line in text.splitlines()) <= 80
@@ -154,13 +107,6 @@ def test_the_expected_error_comes_first_and_says_whose_it_is(mechanism):
         assert len(errors) == 1
     least = smallest_share(part.mechanism, (3,), 400)
     assert shown["smallest share"].startswith(f"below {least:.2g}, ")
-
-
-def test_a_plan_shows_its_report_when_it_is_printed_and_in_a_notebook():
-    plan = dirdp.plan(TARGET, survey(100))
-    assert plan._repr_html_() == dirdp.report(plan)._repr_html_()
-    assert str(plan) == str(dirdp.report(plan))
-    assert "a share is typically off by" in plan._repr_html_()
 
 
 def test_tables_of_two_kinds_are_distinguished():

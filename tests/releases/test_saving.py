@@ -1,7 +1,6 @@
 """Files of releases: written whole or not at all, and never over another one unless that is said."""
 
 import gzip
-import multiprocessing
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -72,23 +71,6 @@ def failing(*_, **__):
     raise OSError("no space left")
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("there", [None, b"mine"])
-def test_a_rename_that_fails_leaves_what_was_there_and_nothing_else(two, tmp_path, monkeypatch, overwrite, there):
-    path = tmp_path / "r.json"
-    if there is not None:
-        path.write_bytes(there)
-    before = files_in(tmp_path)
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", failing)
-        words = "exists" if there is not None and not overwrite else "no space left"
-        with pytest.raises(OSError, match=words):
-            dirdp.save(two[0], path, overwrite=overwrite)
-    assert files_in(tmp_path) == before
-    dirdp.save(two[0], path, overwrite=there is not None)
-    assert dirdp.verify(dirdp.load(path))
-
-
 class Full:
     """A file on a full disk: half of what is written arrives."""
 
@@ -145,29 +127,6 @@ def test_of_threads_that_write_one_name_the_first_wins(tmp_path):
             winners = [number for number in pool.map(write, range(count)) if number is not None]
         assert len(winners) == 1
         assert files_in(tmp_path) == {"r.json": (f"{winners[0]}" * 100_000).encode()}
-
-
-def _write(number, path, gate, outcomes):
-    gate.wait()
-    try:
-        write_text(f"{number}" * 100_000, path, overwrite=False)
-        outcomes.put((number, True))
-    except FileExistsError:
-        outcomes.put((number, False))
-
-
-def test_of_processes_that_write_one_name_the_first_wins(tmp_path):
-    context, path = multiprocessing.get_context("spawn"), tmp_path / "r.json"
-    gate, outcomes = context.Barrier(2), context.Queue()
-    workers = [context.Process(target=_write, args=(number, path, gate, outcomes)) for number in range(2)]
-    for worker in workers:
-        worker.start()
-    done = dict(outcomes.get(timeout=60) for _ in workers)
-    for worker in workers:
-        worker.join()
-    assert sorted(done.values()) == [False, True]
-    winner = next(number for number, won in done.items() if won)
-    assert files_in(tmp_path) == {"r.json": (f"{winner}" * 100_000).encode()}
 
 
 def test_a_compressed_file_is_the_same_for_the_same_text(two, tmp_path):

@@ -75,13 +75,6 @@ def test_likelihoods_of_releases_multiply(adjacency):
     assert analysis.attrs["consistency"] == "one table"
 
 
-def test_a_list_of_one_is_that_release():
-    release = released(mechanism="geometric")
-    assert dirdp.analyse([release], 20, chains=1, random_seed=1).identical(
-        dirdp.analyse(release, 20, chains=1, random_seed=1)
-    )
-
-
 def test_the_same_release_twice_is_refused(tmp_path):
     for options in ({}, {"mechanism": "geometric"}, {"sampler": "fast"}):
         release = released(**options)
@@ -112,13 +105,6 @@ def two_tables(**options):
         q = pm.Beta("q", 1, 1)
         pm.Binomial("heads", n=12, p=q, observed=5)
         return planned_sample(APPROX, contribution=1, **options)
-
-
-@pytest.mark.thorough
-def test_one_table_that_is_the_same_by_chance_does_not_make_two_releases_one():
-    first, second = two_tables(sampler="fast"), two_tables(sampler="fast")
-    second["posterior"]["q"].values[:] = first["posterior"]["q"].values
-    assert "2 releases" in dirdp.analyse([first, second], 5, chains=1).attrs["conditional_on"]
 
 
 @pytest.mark.thorough
@@ -174,8 +160,8 @@ def animals(**options):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
-def test_classes_and_features_of_a_release_are_taken_together(mechanism):
+def test_classes_and_features_of_a_release_are_taken_together():
+    mechanism = "geometric"
     release = animals(mechanism=mechanism)
     analysis = dirdp.analyse(release, 500, chains=1, random_seed=1)
     counts = analysis["latent_counts"]

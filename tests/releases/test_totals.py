@@ -87,13 +87,6 @@ def test_counts_that_add_up_to_something_else_are_found(change, edited):
             use(forged)
 
 
-def test_one_record_more_is_found_among_a_million(edited):
-    release = dirdp.sample(PURE, share(10**6), mechanism="geometric")
-    forged = edited(release, (("output", "p", "noisy_counts", 0), lambda count: count + 1))
-    with pytest.raises(ReleaseError, match="do not add up"):
-        dirdp.verify(forged)
-
-
 def test_huge_noise_is_rounded_and_still_adds_up():
     """Each noisy count is rounded to a double, so the sum of the doubles is another one."""
     assert dirdp.verify(dirdp.sample(dirdp.PureDP(epsilon=1e-18), survey(), mechanism="geometric", contribution=2))

@@ -3,19 +3,7 @@
 The numbers are in `tests/reference/releases.json`. A change of them is a change of what is released, so it has to be
 meant, and the changelog has to say it. `python tests/releases/test_unchanged.py` writes the file again.
 
-The draws of noise were written again when they became draws from the exact posterior given the noisy counts; their
-noisy counts stayed. They were written once more when they came to follow from what is published, by a generator that
-its digest seeds. Geometric noise, which `auto` may take, adds up to 0 now. Every case got the expected errors of
-estimates, and the pure epsilon of what was drawn. The survey names the public totals of its items. Draws of several
-rows, or of several at once, were written again when their urns came to go side by side. Two tables of one person were
-written again when they came to be composed direction by direction: the search ends some 1e-7 further. `auto` takes
-geometric noise for both tables since it compares whole plans by the composition that is stated. Two tables of one
-person were written once more when SciPy's search for a best order took the place of our own: `r` of one moved by 1e-7
-of itself, and no draw did. `auto` takes joint noise for both tables since tables of the same people may share one. The
-draws given joint noise were written again when one compiled program came to make them, and those given other noise when
-the lattice did; noisy counts stayed. Best orders of geometric noise above 1e7 were written again when the conversion to
-an epsilon lost no digits there. Every case got the expected error of a draw, and the smallest share that shows. All
-other numbers are those from before.
+Some numbers were written again where a change of what is released was meant; the history of that file has the reasons.
 """
 
 import json

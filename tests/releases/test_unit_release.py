@@ -172,30 +172,6 @@ def test_fixed_groups_and_own_rows_are_stated():
     assert "own row" in sentence
 
 
-def test_the_numbers_of_the_docs_page():
-    """A survey with 10 items, by its table of r: computed as a reader would."""
-    r = {}
-    for name, said in {"unit": {"unit": 0}, "contribution": {"contribution": 10}, "none": {"contribution": 1}}.items():
-        with pm.Model() as model:
-            theta = pm.Dirichlet("theta", np.ones((10, 3)))
-            pm.Categorical("y", p=theta, observed=RNG.integers(0, 3, (500, 10)))
-        r[name] = dirdp.plan(TARGET, model, mechanism=Dirichlet(strategy="temper"), **said).parts[0].mechanism.r
-    assert r["unit"] == pytest.approx(0.0388, abs=1e-4)
-    assert r["contribution"] == pytest.approx(0.0088, abs=1e-4)
-    assert r["none"] == pytest.approx(0.0878, abs=1e-4)
-
-
-@pytest.mark.thorough
-def test_what_is_called_public_is_stated():
-    with pm.Model() as model:
-        visited = pm.Data("visited", np.array([37, 41]))
-        pm.Binomial("came", n=100, p=pm.Beta("a", 1, 1, shape=2), observed=visited)
-        pm.Binomial("bought", n=visited, p=pm.Beta("b", 1, 1, shape=2), observed=[5, 6])
-    release = dirdp.sample(TARGET, model, public=["bought"])
-    assert "anybody may know the number of trials or records of 'bought'" in release["privacy"].attrs["assumptions"]
-    assert "the number of trials or records of 'bought'" in " ".join(str(dirdp.report(release, full=True)).split())
-
-
 def test_public_data_in_a_prior_are_named_with_the_guarantee():
     with pm.Model() as model:
         p = pm.Dirichlet("p", pm.Data("earlier survey", np.array([3.0, 2.0])))

@@ -69,12 +69,6 @@ def test_what_the_library_made_follows_also_from_its_file(releases, kind, tmp_pa
         assert as_mechanism(back).epsilon(1e-6) == as_mechanism(release).epsilon(1e-6)
 
 
-def test_a_release_without_a_number_to_plan_for_says_so_and_verifies():
-    release = dirdp.sample(TARGET, two_tables(), mechanism="geometric", adjacency="add-remove")
-    assert "n_records" in release["utility"].attrs["note"]
-    assert verify(release)
-
-
 R = ("plan", "tables", 0, "parameters", "r")
 
 
@@ -99,12 +93,6 @@ def test_one_table_with_more_records_than_the_guarantee_is_refused(releases, edi
         verify(edited(releases["many"], (one, 1)))
 
 
-def test_units_that_contradict_the_numbers_are_refused(releases, edited):
-    for unit in (" person", "record"):
-        with pytest.raises(ReleaseError, match="unknown fact"):
-            verify(edited(releases["many"], (("plan", "unit"), unit)))
-
-
 def test_a_text_with_halves_of_characters_is_no_release():
     with pytest.raises(ReleaseError, match="halves of characters"):
         from_text("\ud800")
@@ -127,30 +115,14 @@ def test_what_would_follow_instead_is_near_the_least(releases, edited):
     assert verify(stricter).recomputed.epsilon >= as_mechanism(releases["renyi"]).renyi(4.0)
 
 
-def test_numbers_of_a_tree_are_compared_to_the_digit(releases):
-    changed = releases["approx"].copy(deep=True)
-    changed["utility"]["share_error"].values[0] *= 1.001
-    assert not verify(changed).follows
-
-
-@pytest.mark.parametrize("kind", ["apart", pytest.param("approx", marks=pytest.mark.slow)])
-def test_numbers_that_are_too_large_for_any_curve_keep_nothing(releases, edited, kind):
+def test_numbers_that_are_too_large_for_any_curve_keep_nothing(releases, edited):
     for value in (1e-90, 1e9, 1e90, 1e-300, 1e300):
         try:
-            found = verify(edited(releases[kind], (R, value)))
+            found = verify(edited(releases["apart"], (R, value)))
         except ReleaseError:
             continue
         # A smaller r than was used cannot be distinguished from a release that used it.
         assert not found or value < 1
-
-
-def test_a_fast_draw_is_not_said_to_be_exact(releases, edited):
-    """Found by attack: copied words turned a draw in floating point into one in integers."""
-    fast = planned_sample(TARGET, two_tables(), sampler="fast")
-    assert verify(fast)
-    words = (("plan", "sampler"), "exact"), (("randomness",), "operating system")
-    with pytest.raises(ReleaseError, match="grid"):
-        verify(edited(fast, *words))
 
 
 def test_two_releases_in_one_are_two_draws(releases, edited):
@@ -206,8 +178,8 @@ def test_whatever_is_shown_is_visible():
         assert "<b>" not in shown._repr_html_()
 
 
-@pytest.mark.parametrize("kind", ["approx", "zero"])
-def test_the_mechanisms_of_a_file_are_those_that_were_planned(releases, kind):
+def test_the_mechanisms_of_a_file_are_those_that_were_planned(releases):
+    kind = "approx"
     target, options = KINDS[kind]
     planned = dirdp.plan(target, two_tables(), **options)
     found = verify(releases[kind])
@@ -237,15 +209,6 @@ def test_what_is_no_release_is_said_to_be_none(releases, use):
             use(what)
 
 
-def test_the_verdict_is_readable(releases):
-    found = verify(releases["apart"])
-    text = str(found.full)
-    assert text.splitlines()[0].startswith("The stated guarantee, (1, 1e-06)-differential privacy, follows")
-    assert max(map(len, text.splitlines())) <= 80
-    assert "No person feeds two of" in text
-    assert "<h4>" in found._repr_html_()
-
-
 def test_what_no_file_can_show_is_said_in_the_same_words_everywhere():
     """The list of what was believed left out that the sizes of groups, and whose row is whose, are public."""
     with pm.Model(coords={"ward": range(2), "cure": range(3)}) as model:
@@ -272,12 +235,6 @@ def test_a_pure_guarantee_has_no_probability_in_its_sentence(releases):
     assert "times 2.72 at most" in odds(releases["pure"])
     assert "probability" not in odds(releases["pure"])
     assert "except with a probability of at most 1e-06" in odds(releases["approx"])
-
-
-def test_a_pure_guarantee_composes(releases):
-    curves = as_mechanism(releases["pure"])
-    assert curves.satisfies(dirdp.ApproxDP(epsilon=1.0, delta=1e-12))
-    assert curves.epsilon(1e-6) <= 1.0
 
 
 @pytest.mark.thorough

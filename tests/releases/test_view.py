@@ -10,7 +10,7 @@ from scipy.stats import binom, ks_2samp
 
 import pymc_dirdp as dirdp
 from examples.own_mechanism import BinomialMechanism
-from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning, UnattainableError
+from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometric
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.outputs import NoisyTable
@@ -124,14 +124,6 @@ def test_the_draws_come_from_another_generator_than_the_noise(monkeypatch, sampl
     assert len({id(rng.bit_generator) for rng in used}) == len(used)
 
 
-def test_a_seeded_release_is_drawn_again_and_marked():
-    with pytest.warns(SeededReleaseWarning):
-        one, other = (geometric(row([12, 10, 8]), 5, random_seed=4) for _ in range(2))
-    for place in ("posterior/p", "mechanism/p/noisy_counts"):
-        np.testing.assert_array_equal(one[place].values, other[place].values)
-    assert not dirdp.verify(one)
-
-
 def test_private_numbers_of_records_are_stated_and_follow_from_the_noisy_counts():
     release = geometric(row([12, 10, 8]), 5, **PRIVATE)
     group = release["mechanism/p"]
@@ -143,16 +135,8 @@ def test_private_numbers_of_records_are_stated_and_follow_from_the_noisy_counts(
     assert not dirdp.verify(release)
 
 
-def test_the_range_of_private_numbers_does_not_matter():
-    """A wider flat prior gives the same distribution."""
-    release = geometric(row([12, 10, 8]), 5, **PRIVATE)
-    own, wider = dirdp.estimate(release), dirdp.estimate(release, n_prior=5000)
-    np.testing.assert_allclose(own.tables["p"].share_means, wider.tables["p"].share_means, atol=0.01)
-    np.testing.assert_allclose(own.tables["p"].count_sds, wider.tables["p"].count_sds, rtol=0.05)
-
-
 @pytest.mark.thorough
-@pytest.mark.parametrize("counts", [[0, 0], [1, 0], [10**7, 0]])
+@pytest.mark.parametrize("counts", [[0, 0], [10**7, 0]])
 @pytest.mark.parametrize("private", [False, True])
 def test_few_and_many_records(counts, private):
     options = {"adjacency": "add-remove", "n_records": 10} if private else {}
@@ -161,19 +145,6 @@ def test_few_and_many_records(counts, private):
     assert np.all(draws >= 0)
     assert np.allclose(draws.sum(axis=-1), 1)
     assert dirdp.verify(release)
-
-
-def test_noise_far_larger_than_the_data():
-    release = planned_sample(dirdp.PureDP(epsilon=1e-5), row([12, 10, 8]), mechanism="geometric", released_draws=4000)
-    draws = release["posterior"]["p"].values[0]
-    # Next to nothing is known: the distribution of the shares is close to the prior.
-    assert np.abs(draws.mean(axis=0) - 1 / 3).max() < 0.2
-
-
-def test_a_wide_table_of_many_records():
-    release = geometric(row([10**4] * 1000), 100)
-    draws = release["posterior"]["p"].values[0]
-    assert np.abs(draws.mean(axis=0) * 10**7 - 10**4).max() < 1000
 
 
 def test_a_table_that_is_too_large_is_refused_before_anything_is_spent():
@@ -224,39 +195,9 @@ def test_a_prior_that_contradicts_a_private_number_is_drawn_with_all_the_same(mo
     assert drawn.var() == pytest.approx(variance, rel=0.2)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("options", [{}, {"adjacency": "add-remove", "n_records": 100}], ids=["public", "private"])
-def test_intervals_of_the_release_hold_the_truth_as_often_as_they_say_and_those_of_before_do_not(options):
-    """Truths from the prior; the draws of the release itself are summarised, without `analyse`."""
-    rng, prior, levels, runs = np.random.default_rng(5), np.full(5, 0.5), np.array([0.5, 0.8, 0.95]), 100
-    ends = np.concatenate([(1 - levels) / 2, (1 + levels) / 2])
-    covered = {"exact": [], "treated as the data": []}
-    for _ in range(runs):
-        truth = rng.dirichlet(prior)
-        model = row(rng.multinomial(100, truth), 0.5)
-        release = planned_sample(dirdp.PureDP(epsilon=0.1), model, mechanism="geometric", released_draws=400, **options)
-        noisy, mechanism = release["mechanism/p"]["noisy_counts"].values, open_release(release).tables["p"].mechanism
-        drawn = {
-            "exact": release["posterior"]["p"].values[0],
-            "treated as the data": mechanism.sample_from(noisy, draws=400, random_seed=rng),
-        }
-        for reading, draws in drawn.items():
-            low, high = np.split(np.quantile(draws, ends, axis=0), 2)
-            covered[reading].append(((low <= truth) & (truth <= high)).mean(axis=1))
-    for reading, shares in covered.items():
-        mean, error = np.mean(shares, axis=0), np.std(shares, axis=0) / np.sqrt(runs)
-        z = np.abs(mean - levels) / error
-        if reading == "exact":
-            assert np.all(z < 4), (mean, z)
-        else:
-            # A normal deviate beyond 5 has a probability below 1e-6.
-            assert np.all(z > 5), (mean, z)
-
-
-@pytest.mark.parametrize(("n_categories", "prior"), [(4, 1.0), (12, 20.0)])
-def test_noise_that_hides_any_number_of_records_is_refused_before_a_charge(n_categories, prior):
+def test_noise_that_hides_any_number_of_records_is_refused_before_a_charge():
     """Found by random models: draws given such noise, which says nothing, took for ever."""
-    model, ledger = row([15] * n_categories, prior), dirdp.Ledger(TARGET, adjacency="add-remove")
+    model, ledger = row([15] * 4), dirdp.Ledger(TARGET, adjacency="add-remove")
     options = {"mechanism": "geometric", "adjacency": "add-remove", "n_records": 60}
     faint = dirdp.ApproxDP(epsilon=0.0, delta=1e-15)
     with pytest.raises(UnattainableError, match="hides any number of records, so the release would tell nothing"):

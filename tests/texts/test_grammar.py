@@ -140,10 +140,9 @@ def refuse_or_understand(found, edits, text_of_facts, seed):
 TEXTS = [*KINDS, "plan", "bins", "structure", "bandit", "after a choice", "joint"]
 
 
-@pytest.mark.parametrize("edits", [50, pytest.param(300, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("kind", TEXTS)
-def test_an_edit_is_refused_or_says_what_it_says(texts, text_of_facts, kind, edits):
-    assert refuse_or_understand(texts[kind], edits, text_of_facts, seed=1) < edits
+def test_an_edit_is_refused_or_says_what_it_says(texts, text_of_facts, kind):
+    assert refuse_or_understand(texts[kind], 60, text_of_facts, seed=1) < 60
 
 
 @pytest.mark.parametrize(
@@ -218,7 +217,7 @@ def refuse_all(texts, number, seed):
 
 
 def test_hostile_texts_are_refused(texts):
-    refuse_all(texts, 500, seed=3)
+    refuse_all(texts, 200, seed=3)
 
 
 @pytest.mark.slow
