@@ -230,14 +230,3 @@ def test_private_totals_of_rows_and_least_counts_have_likelihoods_by_row():
     assert found["log_likelihood"]["p"].dims == ("chain", "draw", "region")
     for p, logs in zip(found["posterior"]["p"].values[0], found["log_likelihood"]["p"].values[0], strict=True):
         assert logs.sum() == pytest.approx(float(dirdp.release_logp(release, p).eval()), abs=1e-8)
-
-
-def test_noise_that_tables_share_is_replicated_together():
-    with pm.Model() as model:
-        for name in ("p", "q"):
-            pm.Multinomial(f"{name}_x", n=9, p=pm.Dirichlet(name, np.ones(3)), observed=[4, 3, 2])
-    release = dirdp.sample(dirdp.PureDP(epsilon=1.0), model, mechanism="joint", contribution=1)
-    found = dirdp.analyse(release, 50, random_seed=1)
-    for name in ("p", "q"):
-        assert found.posterior_predictive[name].dims[2:] == found.observed_data[name].dims
-    assert open_release(release).plan.noise_groups

@@ -2,34 +2,22 @@
 
 import copy
 import gc
-import json
-import math
 import pickle
 from dataclasses import replace
 
 import numpy as np
 import pymc as pm
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.accounting.entries import Receipt
-from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
-from pymc_dirdp.mechanisms.choices import QuantilesMechanism, TreeMechanism
-from pymc_dirdp.releases.choices import Bins, Structure
+from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.mechanisms.choices import QuantilesMechanism
+from pymc_dirdp.releases.choices import Bins
 from pymc_dirdp.texts.grammar import parse
 from tests.planned import planned_sample
-from tests.texts.test_grammar import changed, places
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
-KINDS = [
-    TARGET,
-    dirdp.PureDP(epsilon=1.0),
-    dirdp.ZeroCDP(rho=0.1),
-    dirdp.RenyiDP(order=6, epsilon=0.4),
-    dirdp.TruncatedCDP(rho=0.1, omega=20),
-]
 _RNG = np.random.default_rng(20261123)
 AGES = _RNG.gamma(4, 12, 4000)
 ILL = np.where(AGES + _RNG.normal(0, 10, 4000) > 60, "yes", "no")
@@ -98,18 +86,6 @@ def classifier_of_public(bins):
     return dirdp.naive_bayes(columns, "ill", categories=categories | {"age": list(names.values())})
 
 
-@pytest.mark.parametrize("guarantee", KINDS, ids=lambda guarantee: type(guarantee).__name__)
-def test_every_kind_of_guarantee_is_shared(bins, model, guarantee):
-    """Oracle: losses of the parts by themselves, which add up for every kind without a delta."""
-    plan = dirdp.plan(guarantee, model, mechanism="geometric", after=bins)
-    assert plan.composition.satisfies(guarantee)
-    assert not plan.composition.satisfies(guarantee.with_budget(0.97 * guarantee.budget))
-    if guarantee.adds_up:
-        alone = [guarantee.loss(curves) for curves in (bins.mechanism, plan.tables_alone)]
-        assert math.fsum(alone) <= guarantee.budget * (1 + 1e-15)
-        assert guarantee.loss(plan.composition) <= math.fsum(alone) * (1 + 1e-15)
-
-
 def test_bins_and_a_structure_are_both_chosen_before(bins, both):
     structure, network = both
     for mechanism in ("marginals", "geometric"):
@@ -155,36 +131,14 @@ def test_bins_that_nobody_has_paid_for_are_refused(model):
         dirdp.plan(TARGET, own, contribution=1, public=["x"])
 
 
-@pytest.mark.parametrize("limit", [dirdp.PureDP(epsilon=1.0), dirdp.ZeroCDP(rho=0.1)])
-def test_the_ledger_is_charged_once_for_each_step(limit):
-    """A ledger that holds just the guarantee holds the bins and the tables, and nothing more."""
-    ledger = dirdp.Ledger(limit)
-    name = limit.budget_name
-    paid = choose(limit.with_budget(limit.budget / 4), ledger)
-    assert ledger.spent[name] == pytest.approx(limit.budget / 4, rel=1e-3)
-    planned_sample(limit, classifier(paid), mechanism="geometric", after=paid, ledger=ledger)
-    assert ledger.spent[name] == pytest.approx(limit.budget, rel=2e-3)
-    assert ledger.spent[name] <= limit.budget
-    assert paid.recorded
-    # What a ledger has recorded needs no after=.
-    assert dirdp.plan(limit, classifier(paid), mechanism="geometric").after == ()
-    # What no ledger holds is charged with the tables.
-    other, free = dirdp.Ledger(limit), choose(limit.with_budget(limit.budget / 4))
-    planned_sample(limit, classifier(free), mechanism="geometric", after=free, ledger=other)
-    assert other.spent[name] == pytest.approx(limit.budget, rel=2e-3)
-    # One of each: only what is not recorded here is added to the tables.
-    mixed = dirdp.Ledger(limit)
-    mine = choose(limit.with_budget(limit.budget / 4), mixed)
-    planned_sample(limit, classifier(free), mechanism="geometric", after=[mine, free], ledger=mixed)
-    assert mixed.spent[name] == pytest.approx(limit.budget, rel=2e-3)
-
-
 def test_the_discount_belongs_to_an_entry_of_the_same_ledger(tmp_path):
     """Bins that ledger A holds are charged to ledger B, too, and so are those whose file was edited."""
     limit, part = dirdp.PureDP(epsilon=1.0), dirdp.PureDP(epsilon=0.25)
     first = dirdp.Ledger(limit)
     paid = choose(part, first)
     assert first.holds(paid.entry, paid.fingerprint)
+    # What a ledger has recorded needs no after=.
+    assert dirdp.plan(limit, classifier(paid), mechanism="geometric").after == ()
 
     def cost(after, ledger):
         before = ledger.spent["epsilon"]
@@ -270,61 +224,6 @@ def test_wrong_things_are_refused(bins, model):
         dirdp.plan(TARGET, classifier(people), after=people)
 
 
-def test_plans_and_releases_are_written_and_read(bins, both, tmp_path):
-    structure, network = both
-    target = dirdp.PureDP(epsilon=1.5)
-    plan = dirdp.plan(target, network, mechanism="geometric", after=(bins, structure))
-    dirdp.save(plan, tmp_path / "plan.json")
-    again = dirdp.load(tmp_path / "plan.json")
-    assert again == plan
-    assert (again.digest, again.after) == (plan.digest, (bins, structure))
-    release = dirdp.sample(again, network)
-    dirdp.save(release, tmp_path / "release.nc")
-    assert dirdp.verify(dirdp.load(tmp_path / "release.nc"))
-    # A plan that forgets a choice, or has a cheaper one, is another plan; and one that says so itself is not believed.
-    text = (tmp_path / "plan.json").read_text()
-    assert text.count('"pymc_dirdp bins"') == 1
-    for edited in (text.replace('"pymc_dirdp bins"', '"pymc_dirdp plan"'), text.replace('"after"', '"before"')):
-        (tmp_path / "plan.json").write_text(edited)
-        with pytest.raises(ArgumentError):
-            dirdp.load(tmp_path / "plan.json")
-
-
-def test_a_release_that_denies_a_choice_does_not_verify(bins, model, edited):
-    release = planned_sample(TARGET, model, mechanism="geometric", after=bins)
-    assert dirdp.verify(release)
-    place = ("plan", "after")
-
-    def refused(change):
-        try:
-            return not dirdp.verify(edited(release, (place, change)))
-        except ReleaseError:
-            return True
-
-    for change in (
-        lambda facts: [facts[0] | {"reproducible": True}],
-        lambda facts: facts[0],
-        lambda facts: [],
-        lambda facts: facts * 1001,
-        lambda facts: [facts[0] | {"unit": "person"}],
-        lambda facts: [facts[0] | {"format": "pymc_dirdp structure"}],
-        lambda facts: [facts[0] | {"format": ["pymc_dirdp bins"]}],
-        lambda facts: [facts[0] | {"recorded": True}],
-        lambda facts: [facts[0] | {"entry": True}],
-        lambda facts: [facts[0] | {"entry": {"ledger": "0" * 32, "number": True, "hash": "0" * 64}}],
-        lambda facts: [None],
-    ):
-        assert refused(change)
-
-
-def test_a_seed_of_the_bins_is_one_of_the_release():
-    with pytest.warns(dirdp.errors.SeededReleaseWarning):
-        seeded = choose(random_seed=1)
-    found = dirdp.verify(planned_sample(TARGET, classifier(seeded), mechanism="geometric", after=seeded))
-    assert not found
-    assert "seed" in found.headline
-
-
 def test_groups_of_different_people_and_several_draws(bins):
     """Anybody's records may have fed the bins, so their loss is added to that of each group."""
     with pm.Model(coords={"age": bins.labels}) as two:
@@ -355,72 +254,13 @@ def test_a_copy_of_bins_is_not_paid_either(copied):
 
 FIELDS = {"guarantee": dirdp.PureDP(epsilon=2.0), "unit": "record", "entry": Receipt("0" * 32, 1, "0" * 64)}
 FIELDS |= {"identity": "0" * 32, "reproducible": False, "library_version": "0.1.0"}
-CHOICES = {
-    "bins": Bins(
-        column="age", edges=(18.0, 65.0), mechanism=QuantilesMechanism(3, n_candidates=9, scale=8.0), **FIELDS
-    ),
-    "structure": Structure(
-        parents=(("rain", ()), ("wet", ("rain",))),
-        mechanism=TreeMechanism((2, 3), 8.0, 10.0, "geometric"),
-        **FIELDS,
-    ),
-}
-STRANGE = [None, -1, 0, 1, True, 10**400, 0.5, float("nan"), float("inf"), "", "x", "\x1b[2J\n", "9" * 5000]
-STRANGE += [[], {}, [[]]]
 
 
-def read(text):
-    """The choice and no text, or the text of the one error that is allowed."""
-    try:
-        return parse(text.encode(), Bins, Structure), ""
-    except ArgumentError as error:
-        return None, str(error)
-
-
-@pytest.mark.parametrize("name", CHOICES)
-def test_what_was_written_is_read(name, tmp_path):
-    choice, path = CHOICES[name], tmp_path / "choice.json"
-    dirdp.save(choice, path)
-    assert dirdp.load(path) == choice
-    assert json.loads(path.read_text())["format"] == f"pymc_dirdp {name}"
-    other = CHOICES["bins" if name == "structure" else "structure"]
-    with pytest.raises(ArgumentError, match=f"Expected a {other.kind}, got a text of the kind"):
-        parse(path.read_bytes(), type(other))
-
-
-@pytest.mark.parametrize("name", CHOICES)
-@settings(max_examples=100)
-@given(data=st.data())
-def test_one_thing_that_is_wrong_is_one_error(text_of_facts, name, data):
-    """A file with a digest of its own, as anyone who writes it can make."""
-    choice = CHOICES[name]
-    facts = choice.facts
-    path = data.draw(st.sampled_from(list(places(facts))))
-    how = data.draw(st.sampled_from(["change", "leave out"]))
-    wrong = changed(facts, path, how, data.draw(st.sampled_from(STRANGE)))
-    found, said = read(text_of_facts(wrong))
-    assert "\x1b" not in said
-    assert len(said) < 1500
-    if found is not None:
-        # It says something else that is true of itself.
-        assert found.mechanism.satisfies(found.guarantee)
-        assert json.loads(json.dumps(found.facts)) == wrong
-
-
-def test_an_error_repeats_no_long_text(text_of_facts):
+def test_an_error_repeats_no_long_text(bins, text_of_facts):
     """Found by 100,000 edits: a unit of 5,000 digits and a control character was repeated as a whole."""
-    _, said = read(text_of_facts(CHOICES["bins"].facts | {"unit": "9" * 5000 + "\n"}))
-    assert 100 < len(said) < 1000
-
-
-@pytest.mark.parametrize("name", CHOICES)
-def test_a_stronger_guarantee_is_not_believed(name, text_of_facts):
-    choice = CHOICES[name]
-    for factor, enough in ((0.99, False), (1.01, True)):
-        stated = dirdp.PureDP(epsilon=choice.mechanism.pure_epsilon * factor)
-        wrong = {"statement": str(stated), "guarantee": {"kind": "PureDP", "epsilon": stated.epsilon}}
-        found, said = read(text_of_facts(choice.facts | wrong))
-        assert found.guarantee == stated if enough else "does not satisfy" in said
+    with pytest.raises(ArgumentError) as caught:
+        parse(text_of_facts(bins.facts | {"unit": "9" * 5000 + "\n"}).encode(), Bins)
+    assert 100 < len(str(caught.value)) < 1000
 
 
 @pytest.mark.parametrize(

@@ -114,20 +114,6 @@ def test_an_edit_in_place_stays_and_is_found(release, calls, tmp_path):
     assert not dirdp.verify(other)
 
 
-def test_two_trees_of_a_release_share_no_array(release):
-    first, second = view(open_release(release)), view(open_release(release))
-    for node in first.subtree:
-        for name, own in node.to_dataset().data_vars.items():
-            if own.dtype.kind != "f" or node.path == "/release":
-                continue
-            other = second[node.path].to_dataset()[name]
-            assert not np.shares_memory(own.values, other.values), (node.path, name)
-    assert not np.shares_memory(first["posterior"]["p"].values, open_release(release).draws["p"])
-    first["posterior"]["p"].values[:] = 0
-    assert dirdp.verify(second)
-    assert dirdp.verify(view(open_release(release)))
-
-
 def test_an_edit_in_place_of_a_noisy_count_changes_no_inference(release):
     """It did, in all trees of the release: they shared the array with what had been opened."""
     before, noisy = str(dirdp.estimate(release)), release["mechanism/p"]["noisy_counts"]

@@ -46,11 +46,8 @@ def columns(line):
 CASES = {
     "draw": (survey, TARGET, {}),
     "geometric": (survey, TARGET, {"mechanism": "geometric"}),
-    "gaussian": (survey, TARGET, {"mechanism": "gaussian"}),
     "private number": (survey, TARGET, {"adjacency": "add-remove", "n_records": 600}),
     "several draws": (survey, dirdp.TruncatedCDP(rho=0.1, omega=20), {"released_draws": 3}),
-    "tCDP": (survey, dirdp.TruncatedCDP(rho=0.05, omega=10), {}),
-    "RDP": (survey, dirdp.RenyiDP(order=2, epsilon=0.5), {}),
     "RDP at order 1": (survey, dirdp.RenyiDP(order=1, epsilon=0.5), {}),
     "hostile names": (lambda: survey("名" * 70, ["p|`<b>", "x" * 200]), TARGET, {}),
     "network": (lambda: network(12), TARGET, {}),

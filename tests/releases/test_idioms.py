@@ -111,26 +111,6 @@ def test_the_idiom_of_observations_and_covariates_changes_nothing(family, stated
         assert np.array_equal(own, counts)
 
 
-def poisson(way):
-    with pm.Model(coords={"record": range(5)}) as model:
-        rate = pm.math.exp(pm.Normal("a") + pm.Normal("b") * np.arange(5.0))
-        pm.Poisson("y", rate, **observed(way, np.array([3, 0, 4, 9, 20])))
-    return model
-
-
-def private_logp(model, **options):
-    private = dirdp.private_model(PURE, model, random_seed=5, **options)
-    point = {name: value + 0.1 for name, value in private.initial_point(random_seed=1).items()}
-    return float(private.compile_logp()(point))
-
-
-@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
-@pytest.mark.parametrize("way", OBSERVED[1:])
-def test_the_likelihood_of_noisy_counts_is_that_of_the_plain_array(way):
-    expected = private_logp(poisson("an array"), count_variables=["y"], public=True)
-    assert private_logp(poisson(way), count_variables=["y"], public=True) == pytest.approx(expected, rel=1e-12)
-
-
 # Deterministics.
 
 

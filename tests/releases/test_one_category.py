@@ -110,29 +110,6 @@ def test_from_the_plan_to_the_prediction(options, tmp_path):
     assert set(dirdp.synthetic(analysis, n_records=50)["eyes"]) == {"two"}
 
 
-@pytest.mark.parametrize(
-    "structure",
-    [
-        {"eyes": [], "fur": ["class"], "class": []},
-        {"eyes": [], "fur": ["eyes", "class"], "class": ["eyes"]},
-        {"class": [], "fur": [], "eyes": ["class", "fur"]},
-    ],
-    ids=["root", "parent", "child"],
-)
-def test_it_may_stand_anywhere_in_a_network(structure):
-    model = dirdp.bayesian_network(RECORDS, structure, categories=CATEGORIES)
-    release = dirdp.sample(TARGET, model, mechanism="geometric", contribution=1)
-    assert dirdp.verify(release)
-    for jointly in (True, False):
-        analysis = dirdp.analyse(release, 50, chains=1, same_records=jointly, random_seed=1)
-        assert np.all(analysis["posterior"]["p_eyes"] == 1)
-        assert np.all(analysis["latent_counts"]["p_eyes"].values.reshape(50, -1).sum(axis=1) == N)
-        X = {name: [values[0]] for name, values in RECORDS.items()}
-        assert np.isfinite(dirdp.log_likelihood(analysis, X)).all()
-        assert np.isfinite(dirdp.predict_log_proba(analysis, X, target="fur")).all()
-    assert np.all(dirdp.estimate(release, same_records=False).tables["p_eyes"].share_sds == 0)
-
-
 def test_one_class_is_no_class_to_divide_by():
     """Found by attack: features of a single class were read jointly with it, which has no rows to divide."""
     one = {"class": ["cat"], "fur": ["yes", "no"]}

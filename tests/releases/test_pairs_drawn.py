@@ -26,7 +26,7 @@ def release(model):
 
 
 @pytest.mark.parametrize(
-    ("guarantee", "adjacency"), zip(KINDS, itertools.cycle(["replace-one", "add-remove"]), strict=False)
+    ("guarantee", "adjacency"), list(zip(KINDS, itertools.cycle(["replace-one", "add-remove"]), strict=False))
 )
 def test_every_kind_of_guarantee_is_planned_charged_and_verified(guarantee, adjacency, model, tmp_path):
     ledger = dirdp.Ledger(guarantee, adjacency=adjacency)

@@ -27,7 +27,6 @@ def test_names_are_read_once_also_from_an_iterator():
 
 
 RENYI = dirdp.RenyiDP(order=4, epsilon=0.6)
-TCDP = dirdp.TruncatedCDP(rho=0.05, omega=6.0)
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
 
@@ -46,26 +45,6 @@ def twice(**stated):
         pm.Multinomial("x", n=6, p=p, observed=[1, 2, 3])
         pm.Categorical("y", p=p, observed=[0, 0, 1])
     return dirdp.plan(APPROX, model, **stated), model
-
-
-@pytest.mark.parametrize("guarantee", [RENYI, TCDP, APPROX])
-@pytest.mark.parametrize("draws", [1, 5])
-@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-@pytest.mark.thorough
-def test_the_whole_model_keeps_the_target_and_wastes_little(guarantee, draws, adjacency):
-    size = {"n_records": 50} if adjacency == "add-remove" else {}
-    plan = dirdp.plan(guarantee, clinic(), released_draws=draws, adjacency=adjacency, **size)
-    assert plan.composition.satisfies(guarantee)
-    match guarantee:
-        case dirdp.RenyiDP():
-            assert plan.composition.renyi(4) > 0.6 * (1 - 1e-8)
-            # By hand: three tables, so many draws of each.
-            by_hand = draws * math.fsum(part.mechanism.renyi(4) for part in plan.parts)
-            assert plan.composition.renyi(4) == pytest.approx(by_hand, rel=1e-12)
-        case dirdp.TruncatedCDP():
-            assert plan.composition.rho(6) > 0.05 * (1 - 1e-8)
-        case dirdp.ApproxDP():
-            assert 0.98 < plan.composition.epsilon(1e-6) <= 1
 
 
 def test_budgets_are_equal_unless_weights_say_otherwise():
@@ -93,17 +72,6 @@ def test_unknown_names_suggest_the_near_one():
         dirdp.plan(RENYI, clinic(), disjoint=[["rates"], ["p"]])
     with pytest.raises(dirdp.errors.ArgumentError, match="Did you mean 'rate'"):
         dirdp.plan(RENYI, clinic(), adjacency="add-remove", n_records={"rates": 50})
-
-
-def test_disjoint_people_share_nothing():
-    plan = dirdp.plan(RENYI, clinic(), disjoint=[["p", "y"], ["rate"]])
-    p, q, rate = (part.mechanism for part in plan.parts)
-    assert p.renyi(4) == pytest.approx(0.3)
-    assert q.renyi(4) == pytest.approx(0.3)
-    assert rate.renyi(4) == pytest.approx(0.6)
-    assert plan.composition.renyi(4) <= 0.6
-    release = dirdp.sample(plan, clinic())
-    assert "feeds two of (p, q) and (rate)" in " ".join(str(dirdp.report(release, full=True)).split())
 
 
 def test_a_table_that_is_in_no_group_is_fed_by_anybody():

@@ -1,7 +1,6 @@
 """Plans in files: they come back as they went, and what was edited is refused before anything is charged."""
 
 import copy
-import itertools
 import json
 import math
 from dataclasses import replace
@@ -12,7 +11,6 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet
-from tests.texts.test_grammar import places
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -100,8 +98,6 @@ PLANNED = {
         NOISY[0],
         {"mechanism": "geometric", "adjacency": "add-remove", "n_records": 9, "contribution": 2},
     ),
-    "durations": (lambda: two_tables(np.array([1, 2, 3], "m8[D]")), TARGET, {}),
-    "odd texts": (lambda: two_tables(['"]', "[ ]  }", "größe €,"]), TARGET, {}),
 }
 
 
@@ -304,35 +300,6 @@ def test_a_beta_of_three_categories_is_no_table(edited):
     changed["tables"][0] |= {"family": "beta", "dims": None, "labels": {}}
     with pytest.raises(dirdp.DirdpError, match="a Beta and has more than two categories"):
         dirdp.load(write(changed))
-
-
-@pytest.mark.thorough
-def test_no_change_at_all_makes_a_guarantee_weaker(edited):
-    """Any value of the file, replaced: the file or the model is refused, or the release keeps what the plan says."""
-    facts, write = edited
-    model = two_tables()
-    original = dirdp.load(write(copy.deepcopy(facts))).guarantee
-    drawn = 0
-    values = [None, -1, 2, 0.5, 1e300, "p", [1], {}]
-    for path, value in itertools.product(list(places(facts)), values):
-        changed = copy.deepcopy(facts)
-        node = changed
-        for step in path[:-1]:
-            node = node[step]
-        if path == ("digest",) or node[path[-1]] == value:
-            continue
-        node[path[-1]] = value
-        try:
-            plan = dirdp.load(write(changed))
-            release = dirdp.sample(plan, model)
-        except dirdp.DirdpError:
-            continue
-        drawn += 1
-        assert dirdp.verify(release), (path, value)
-        assert dirdp.verify(release).stated == plan.guarantee
-        if path[:1] != ("guarantee",):
-            assert plan.guarantee == original
-    assert drawn > 0
 
 
 def test_a_plan_for_another_model(tmp_path):

@@ -2,7 +2,6 @@
 
 import math
 import re
-from unicodedata import east_asian_width
 
 import numpy as np
 import pymc as pm
@@ -67,24 +66,6 @@ def test_noise_is_advised_where_it_is_better_by_a_quarter_and_not_where_it_is_ab
         assert ("smaller expected KL" in words(plan)) == (marginals[-1] > 1.25)
     assert any(1.05 < marginal < 1.25 for marginal in marginals)
     assert any(1.25 < marginal < 1.4 for marginal in marginals)
-
-
-def network(names, labels=("a", "b", "c")):
-    rng = np.random.default_rng(1)
-    records = {name: rng.choice(labels, 300) for name in names}
-    categories = {name: list(labels) for name in names} | {"class": ["u", "v"]}
-    return dirdp.naive_bayes(records, rng.choice(["u", "v"], 300), categories=categories)
-
-
-def test_a_report_fits_a_terminal_and_says_the_same_thing_once():
-    names = ["名" * 70, "p|`<b>", *(f"feature_{i}" for i in range(8))]
-    release = dirdp.sample(TARGET, network(names))
-    text = str(dirdp.report(release, full=True))
-    assert max(sum(1 + (east_asian_width(sign) in "WF") for sign in line) for line in text.splitlines()) <= 80
-    assert text.count("one draw is not a posterior sample") == 1
-    # One plan for all tables is compared with the release, so there is one figure.
-    assert words_of(text).count("mechanism='auto'") == 1
-    assert all("".join(f"p_{name} from n_{name}".split()) in "".join(text.split()) for name in names)
 
 
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
@@ -220,25 +201,13 @@ def test_a_ledger_has_a_report_also_if_it_is_empty():
     """What is left is what the limit allows."""
     ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.0))
     for full, left in ((False, "left 1 (epsilon)"), (True, "epsilon 0 of 1 spent, 1 left")):
-        text = words_of(str(dirdp.report(ledger, full=full)))
-        assert "nothing yet" in text
-        assert left in text
+        assert left in words_of(str(dirdp.report(ledger, full=full)))
     ledger.spend(dirdp.PureDP(epsilon=0.25), what="hair")
-    ledger.spend(dirdp.PureDP(epsilon=0.5), what="eyes")
-    short, full = (words_of(str(dirdp.report(ledger, full=full))) for full in (False, True))
-    for text, left in ((short, "left 0.25 (epsilon)"), (full, "epsilon 0.75 of 1 spent, 0.25 left")):
-        assert "nothing yet" not in text
-        assert "0.75-differential privacy" in text
-        assert left in text
-    assert "ledger.remaining()" in short
-    published, *entries = dict(dirdp.report(ledger, full=True).sections)["Entries"]
-    day = ledger.entries()[0].recorded[:10]
-    assert entries == [
-        ("entry 1", f"hair (0.25-differential privacy, {day})"),
-        ("entry 2", f"eyes (0.5-differential privacy, {day})"),
-    ]
-    assert published == ("published", "; ".join(text for _, text in entries))
-    assert all(len(line) <= 80 for line in str(dirdp.report(ledger, full=True)).splitlines())
+    for full, left in ((False, "left 0.75 (epsilon)"), (True, "epsilon 0.25 of 1 spent, 0.75 left")):
+        assert left in words_of(str(dirdp.report(ledger, full=full)))
+    published, entry = dict(dirdp.report(ledger, full=True).sections)["Entries"]
+    assert entry == ("entry 1", f"hair (0.25-differential privacy, {ledger.entries()[0].recorded[:10]})")
+    assert published == ("published", entry[1])
 
 
 @pytest.mark.parametrize("full", [False, True])

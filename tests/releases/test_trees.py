@@ -41,18 +41,6 @@ def test_trees_are_those_of_xarray(put, monkeypatch):
     assert tree_of({}).identical(xr.DataTree())
 
 
-@pytest.mark.parametrize("put", [view._PUT, "no such function"])
-def test_what_xarray_refuses_is_refused(put, monkeypatch):
-    monkeypatch.setattr(view, "_PUT", put)
-    for wrong in (
-        {"/posterior": xr.Dataset({"a/b": 1.0})},
-        {"/mechanism": xr.Dataset({"p": 1.0}), "/mechanism/p": xr.Dataset()},
-        {"/mechanism": xr.Dataset({"x": ("k", [1, 2])}), "/mechanism/p": xr.Dataset({"x": ("k", [1])})},
-    ):
-        with pytest.raises((KeyError, ValueError)):
-            tree_of(wrong)
-
-
 def test_no_group_with_labels_is_compared(monkeypatch):
     """What takes long is the comparison, so that none is made of the group with all dims."""
     compared = []

@@ -41,7 +41,7 @@ def split(answers):
     return model
 
 
-@pytest.mark.parametrize("target", [TARGET, RENYI, dirdp.TruncatedCDP(rho=0.05, omega=5)])
+@pytest.mark.parametrize("target", [TARGET, RENYI])
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_a_survey_matrix_is_as_private_as_its_columns(target, adjacency):
     """Finding 5: as parallel rows, a person with ten answers had delta(1) .0143 in place of 1e-6."""
@@ -58,19 +58,6 @@ def test_a_survey_matrix_is_as_private_as_its_columns(target, adjacency):
     assert not Composition(
         ((dirdp.mechanisms.DirichletMechanism(np.ones(3), 1.05 * one.r, adjacency=adjacency), 4),)
     ).satisfies(target)
-
-
-def test_records_anywhere_cost_more_than_one_in_each_row():
-    r = {
-        name: dirdp.plan(TARGET, survey(), mechanism=Dirichlet(strategy="temper"), **said).parts[0].mechanism.r
-        for name, said in {
-            "as 0.1.0": {"contribution": 1},
-            "unit": {"unit": "person"},
-            "anywhere": {"contribution": 4},
-        }.items()
-    }
-    assert r["anywhere"] < r["unit"] < r["as 0.1.0"]
-    assert r["anywhere"] == pytest.approx(r["as 0.1.0"] / 4, rel=1e-6)
 
 
 def test_a_release_by_unit():

@@ -15,8 +15,7 @@ from pymc_dirdp.errors import ArgumentError, LedgerError, ReleaseError
 from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.interop import as_mechanism
 from pymc_dirdp.releases.opened import from_text, open_release
-from pymc_dirdp.releases.report import Report
-from pymc_dirdp.releases.verification import Check, Verification, verify
+from pymc_dirdp.releases.verification import verify
 from pymc_dirdp.releases.wording import plan_assumptions
 from tests.planned import planned_sample
 
@@ -166,18 +165,6 @@ def test_no_sign_of_a_file_reaches_a_terminal(releases, edited):
                 assert "\nguarantee  perfect" not in text
 
 
-def test_whatever_is_shown_is_visible():
-    """Also a text that reached them unescaped."""
-    evil = "a\x1b[2J<b>"
-    for shown in (
-        Verification(TARGET, None, (Check("name", False, evil),), (evil,)),
-        Report(evil, ((evil, ((evil, evil),)),)),
-    ):
-        assert "\x1b" not in str(shown) + shown._repr_html_()
-        assert "\\x1b[2J" in str(shown)
-        assert "<b>" not in shown._repr_html_()
-
-
 def test_the_mechanisms_of_a_file_are_those_that_were_planned(releases):
     kind = "approx"
     target, options = KINDS[kind]
@@ -186,27 +173,6 @@ def test_the_mechanisms_of_a_file_are_those_that_were_planned(releases):
     assert found.mechanisms == {part.table.name: part.mechanism for part in planned.parts}
     assert isinstance(hash(found), int)
     assert dirdp.auditing.check_curve(found.mechanisms["p"]).verdict == "consistent"
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        verify,
-        dirdp.report,
-        dirdp.analyse,
-        dirdp.estimate,
-        dirdp.statement,
-        dirdp.releases.analyst_model,
-        as_mechanism,
-        lambda one: dirdp.release_logp(one, 0.3),
-        lambda one: dirdp.releases.sample_posterior_predictive(one, n_records=3),
-    ],
-)
-def test_what_is_no_release_is_said_to_be_none(releases, use):
-    part = releases["approx"]["posterior"]
-    for what in (None, 3, {}, {"posterior": 1}, xr.Dataset(), xr.DataTree(), part):
-        with pytest.raises(ReleaseError, match="Expected a release"):
-            use(what)
 
 
 def test_what_no_file_can_show_is_said_in_the_same_words_everywhere():
@@ -286,13 +252,6 @@ def test_a_head_is_for_a_ledger(releases):
             verify(other, head="0:" + "0" * 64)
 
 
-def test_an_empty_ledger_follows():
-    ledger = ledger_with()
-    assert verify(ledger)
-    assert verify(ledger, head=ledger.head)
-    assert "FAILED" not in str(verify(ledger).full)
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -342,33 +301,14 @@ def test_a_ledger_that_was_written_again_beyond_its_limit_states_nothing(tmp_pat
         assert "odds" not in text
 
 
-@pytest.mark.parametrize(
-    ("facts", "assumed"),
-    [
-        ([{"contribution": 3}], "holds at most 3 records of a table"),
-        ([{}, {"contribution": 3}], "holds at most 3 records of a table"),
-        ([{"contribution": 1}, {"contribution": 3}, {}], "holds at most 3 records of a table"),
-        ([{"contribution": "3 records a year"}], "contributes no more than 3 records a year"),
-    ],
-)
-def test_a_ledger_that_allows_three_records_of_a_person_never_says_one(facts, assumed):
-    ledger = ledger_with(*facts)
-    places = [
-        dirdp.statement(ledger),
-        dirdp.statement(ledger).to_json(),
-        dirdp.statement(ledger)._repr_html_(),
-        dirdp.report(ledger),
-        dirdp.report(ledger, full=True),
-        verify(ledger),
-        verify(ledger).full,
-        ledger,
-    ]
-    for place in places:
+def test_a_ledger_that_allows_three_records_of_a_person_never_says_one():
+    ledger = ledger_with({"contribution": 1}, {"contribution": 3}, {})
+    assert "one record" not in str(dirdp.report(ledger)).lower()
+    for place in (dirdp.statement(ledger), dirdp.report(ledger, full=True), verify(ledger).full):
         words = " ".join(str(place).split()).lower()
         assert "at most 1 record" not in words
         assert "at most one record" not in words
-    for place in (dirdp.statement(ledger), dirdp.report(ledger, full=True), verify(ledger).full):
-        assert assumed.lower() in " ".join(str(place).split()).lower()
+        assert "holds at most 3 records of a table" in words
     # One record of each is what is said where all entries say so.
     assert "at most 1 record" in str(dirdp.statement(ledger_with({}, {"contribution": 1})))
 

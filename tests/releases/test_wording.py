@@ -164,18 +164,3 @@ def test_a_table_of_few_records_warns_before_it_is_paid_for(cells, n, mechanism,
                 TARGET, counted(None, counts), mechanism=mechanism, adjacency=adjacency, ledger=ledger, **options
             )
     assert len(ledger.entries()) == (not warned)
-
-
-@pytest.mark.filterwarnings("error::pymc_dirdp.errors.FewRecordsWarning")
-def test_what_the_warning_of_few_records_advises_helps():
-    """Fewer categories, or main effects by `private_model`, which has fewer parameters than cells."""
-    table = np.ones((6, 5), dtype=int)
-    with pytest.raises(dirdp.errors.FewRecordsWarning, match="at most 6 cells"):
-        dirdp.plan(TARGET, counted(None, table.ravel()))
-    dirdp.plan(TARGET, counted(None, table.sum(axis=1)))
-    with pm.Model() as model:
-        rows, columns = pm.Normal("rows", shape=(6, 1)), pm.Normal("columns", shape=(1, 5))
-        p = pm.math.softmax((rows + columns).flatten())
-        pm.Multinomial("table", n=table.sum(), p=p, observed=table.ravel())
-    private = dirdp.private_model(TARGET, model, contribution=1)
-    assert {"rows", "columns"} <= set(private.named_vars)

@@ -12,8 +12,7 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.releases.text import Release
-from pymc_dirdp.texts.files import new_file, read_text, write_text
+from pymc_dirdp.texts.files import new_file, write_text
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -105,25 +104,6 @@ def test_a_file_of_netcdf_is_opened_by_xarray(tmp_path, start, packed):
     for use in (dirdp.load, dirdp.verify, dirdp.estimate):
         with pytest.raises(ReleaseError, match=r"xarray\.open_datatree.*netCDF"):
             use(path)
-
-
-def test_another_kind_of_text_is_refused_by_what_it_is(values, tmp_path):
-    path = tmp_path / "text.json"
-    for kind in KINDS:
-        dirdp.save(values[kind], path, overwrite=True)
-        if kind == "release":
-            assert isinstance(read_text(path, Release), Release)
-            continue
-        with pytest.raises(ReleaseError, match=r"text\.json: "):
-            read_text(path, Release)
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"null", b"\xff\xfe", b"mine", b"{" * 10_000])
-def test_what_is_no_text_is_refused_with_the_name_of_the_file(tmp_path, content):
-    path = tmp_path / "text.json"
-    path.write_bytes(content)
-    with pytest.raises(ReleaseError, match=r"text\.json: "):
-        dirdp.load(path)
 
 
 def test_a_text_is_written_with_the_line_ends_that_it_has(tmp_path):
