@@ -3,6 +3,7 @@
 import itertools
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -13,6 +14,7 @@ from scipy.stats import chi2
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.inference.observed_table import pooled
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.opened import open_release, text_of
 from tests.planned import planned_sample
@@ -245,3 +247,20 @@ def test_outputs_that_tell_of_other_totals_of_rows_are_not_pooled():
     assert dirdp.estimate([first, same], progressbar=False)
     with pytest.raises(ArgumentError, match="different numbers of records in its rows"):
         dirdp.estimate([first, other], progressbar=False)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "common"),
+    [
+        ((range(5, 50), range(20, 80)), range(20, 50)),
+        ((range(5, 80), range(20, 50), None), range(20, 50)),
+        ((range(5, 20), range(20, 80)), None),
+        ((None, None), None),
+    ],
+)
+def test_private_numbers_of_records_are_those_that_all_releases_allow(ranges, common):
+    output = dirdp.mechanisms.MechanismOutput(
+        dirdp.mechanisms.GeometricMechanism(PRIOR, 1.0, adjacency="add-remove"), [3, 2, 1], prior=PRIOR
+    )
+    tables = [replace(output.observed_table, possible_records=one) for one in ranges]
+    assert pooled(tables, own_prior=True).possible_records == common
