@@ -280,17 +280,6 @@ def test_dims_may_have_the_names_of_results(dims, mechanism):
     assert "theta[a, z]" in str(dirdp.report(diagnosis))
 
 
-def test_one_parameter_with_two_likelihoods():
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", np.ones(3))
-        pm.Multinomial("x", n=6, p=p, observed=[1, 2, 3])
-        pm.Categorical("y", p=p, observed=[0, 0, 1])
-    diagnosis = diagnose(dirdp.sample(TARGET, model, contribution=2), model, draws=200)
-    np.testing.assert_array_equal(diagnosis["cells/p"]["records"], [3, 3, 3])
-    assert set(diagnosis["private/log_likelihood"].data_vars) == {"x", "y"}
-    assert diagnosis["private/log_likelihood"]["y"].shape == (4, 200, 3)
-
-
 @pytest.mark.thorough
 def test_too_many_observations_are_summed(monkeypatch, whole):
     model, release, diagnosis = whole
@@ -363,14 +352,6 @@ def test_broken_guarantees_are_an_error_without_a_value():
     assert not any(str(count) in str(caught.value) for count in (49, 286, 186))
 
 
-STATISTICS = {
-    "summary": az.summary,
-    "extract": az.extract,
-    "bayes_factor": lambda tree: az.bayes_factor(tree, var_names="lift", ref_vals=0.4),
-    "loo_pit": lambda tree: az.loo_pit(tree, var_names="a"),
-    "metrics": lambda tree: az.metrics(tree, var_name="a"),
-    "psense_summary": az.psense_summary,
-}
 PLOTS = {
     "plot_forest": {},
     "plot_loo_pit": {"var_names": "a"},
@@ -380,14 +361,6 @@ PLOTS = {
     "plot_prior_posterior": {"var_names": "p_a"},
     "plot_psense_dist": {"var_names": "p_a"},
 }
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", STATISTICS)
-def test_statistics_of_arviz(whole, name):
-    """Without a warning: warnings are errors here."""
-    for posterior in POSTERIORS:
-        assert STATISTICS[name](whole[2][posterior]) is not None
 
 
 @pytest.fixture

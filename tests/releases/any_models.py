@@ -1,4 +1,4 @@
-"""Forty-four ordinary models of discrete data, as people write them: those that are accepted, and those that are not.
+"""Thirty-five ordinary models of discrete data, as people write them.
 
 Each function makes a model and what to say about it. The data are drawn anew in each. `likelihood_by_hand` sums over
 all tables that a release may stand for, with probabilities that PyMC says for each record.
@@ -14,7 +14,7 @@ from scipy.stats import poisson
 from pymc_dirdp.models.graph import compile_plain
 
 N = 60
-ACCEPTED, REFUSED = {}, {}
+ACCEPTED = {}
 
 
 def rng():
@@ -24,16 +24,6 @@ def rng():
 def accepted(**said):
     def stated(make):
         ACCEPTED[make.__name__] = (make, said)
-        return make
-
-    return stated
-
-
-def refused(match, instead, **said):
-    """What the refusal says, the model that is the way out, and what is said about the model."""
-
-    def stated(make):
-        REFUSED[make.__name__] = (make, match, instead, said)
         return make
 
     return stated
@@ -257,16 +247,6 @@ def pairs_of_choices():
     pm.Multinomial("y", n=2, p=pt.special.softmax(liked, -1), observed=np.array(PAIRS)[answers(6)])
 
 
-@refused("unit=0 if", "pairs_of_choices")
-def choices_of_nobody():
-    pairs_of_choices()
-
-
-@refused("jointly=", "items_of_private_groups", levels={"group": 3})
-def items_apart():
-    items_of_private_groups()
-
-
 @accepted(contribution=1, adjacency="add-remove")
 def overdispersed_successes():
     pm.BetaBinomial("y", n=[3, 4], alpha=pm.Gamma("a", 2, 1), beta=2.0, observed=[2, 4])
@@ -275,45 +255,6 @@ def overdispersed_successes():
 @accepted(contribution=1, public=["y"])
 def overdispersed_table():
     pm.DirichletMultinomial("y", n=[20, 30], a=pm.Gamma("a", 2, 1, shape=3), observed=[[5, 5, 10], [10, 10, 10]])
-
-
-@refused("real numbers", "intervals")
-def real_outcomes():
-    pm.Normal("y", pm.Normal("mu"), 1, observed=np.ones(N))
-
-
-@refused("count_variables=", "capped_counts")
-def counts_without_a_cap():
-    pm.Poisson("y", pm.Gamma("rate", 2, 1), observed=answers(4))
-
-
-@refused("discrete free variable", "mixture_of_binomials")
-def hidden_state():
-    state = pm.Bernoulli("state", 0.5)
-    pm.Bernoulli("y", p=pt.where(state, 0.2, 0.7), observed=answers(2))
-
-
-@refused("effect of single persons", "hierarchical_logit", public=True)
-def person_effects():
-    pm.Bernoulli("y", logit_p=pm.Normal("u", shape=N), observed=answers(2))
-
-
-@refused("is a Potential", "power_as_a_prior")
-def potentials():
-    p = pm.Beta("p", 1, 1)
-    pm.Potential("weights", pt.log(p) * 3)
-    pm.Bernoulli("y", p=p * 0.9, observed=answers(2))
-
-
-@refused("depends on a random variable", "two_answers_as_one")
-def chained():
-    first = pm.Bernoulli("first", pm.Beta("p", 1, 1), observed=answers(2))
-    pm.Bernoulli("y", p=pt.where(first, pm.Beta("q", 1, 1), 0.5), observed=answers(2))
-
-
-@refused("missing values", "missing_as_a_category")
-def missing():
-    pm.Bernoulli("y", p=pm.Beta("p", 1, 1) * 0.9, observed=np.ma.masked_array(answers(2), mask=np.arange(N) == 3))
 
 
 def of_pymc(rv, model, values):

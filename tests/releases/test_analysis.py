@@ -131,13 +131,6 @@ def test_chains_are_parts_of_the_same_independent_draws():
 SMALL_DELTA = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
 
-def rates(**options):
-    with pm.Model(coords={"department": list("AB")}):
-        rate = pm.Beta("rate", 1, 1, dims="department")
-        pm.Binomial("admitted", n=[30, 40], p=rate, observed=[10, 20])
-        return planned_sample(SMALL_DELTA, **options)
-
-
 def one_row(**options):
     with pm.Model():
         p = pm.Dirichlet("p", a=[1, 2, 3])
@@ -158,21 +151,6 @@ def test_the_table_is_shown_and_given():
         assert "90 %" in text
         assert "60 records, which is public" in text
         assert "averages" not in text
-
-
-def test_rows_have_their_labels_and_agree_with_draws():
-    release = rates()
-    found, analysis = dirdp.estimate(release), dirdp.analyse(release, 8000, chains=1, random_seed=2)
-    assert list(found.frame().index[:2]) == ["rate[A, success]", "rate[A, failure]"]
-    assert "averages" not in str(found)
-    frame = found.frame().iloc[::2]
-    drawn = analysis["posterior"]["rate"].values[0]
-    np.testing.assert_allclose(frame["share"], drawn.mean(axis=0), atol=5 * 0.3 / np.sqrt(8000))
-    np.testing.assert_allclose(frame["share_sd"], drawn.std(axis=0), rtol=0.05)
-    np.testing.assert_allclose(frame["share_low_0.8"], np.quantile(drawn, 0.1, axis=0), atol=0.02)
-    counts = analysis["latent_counts"]["rate"].values[0, ..., 0]
-    np.testing.assert_allclose(frame["count_sd"], counts.std(axis=0), rtol=0.05)
-    assert np.all(np.abs(frame["count_high_0.8"] - np.quantile(counts, 0.9, axis=0)) <= 2)
 
 
 def test_a_number_that_next_to_nothing_is_known_of_is_summed_over():

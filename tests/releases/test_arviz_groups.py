@@ -168,18 +168,6 @@ def test_several_releases_have_replicates_of_each(rows):
     assert found.log_likelihood["p"].sizes == {"chain": 4, "draw": 10, "region": 4}
 
 
-@pytest.mark.parametrize("output", ["urn", "noise"])
-def test_the_output_of_a_mechanism_alone_is_replicated(output):
-    mechanism = dirdp.mechanisms.DirichletMechanism([1.0, 1, 1], 0.2)
-    if output == "noise":
-        mechanism = dirdp.papers.TruncatedNoiseMechanism([1, 1, 1], n_records=60, scale=2.0)
-    values = mechanism.sample([30, 20, 10]) if output == "urn" else mechanism.release([30, 20, 10])
-    given = dirdp.mechanisms.MechanismOutput(mechanism, values, prior=[1, 1, 1], n_records=60)
-    found = dirdp.analyse(given, 20)
-    assert found.posterior_predictive["p"].shape == (4, 20, *found.observed_data["p"].shape)
-    assert np.isfinite(found.log_likelihood["p"]).all()
-
-
 KINDS_OF_DATA = {
     "noisy counts": {"mechanism": "geometric", "public": ["x"]},
     "draws": {"mechanism": "dirichlet", "public": ["x"], "released_draws": 2},

@@ -1,7 +1,5 @@
 """The cache of opened releases is bounded by bytes, and measures what they have computed since."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pymc as pm
 
@@ -59,26 +57,6 @@ def test_a_value_that_grows_is_measured_when_the_cache_is_used_again():
     cache.get("growing")["computed"] = block(99 * KB)
     cache.get("growing")
     assert len(cache) == 1
-
-
-def test_threads_lose_no_bound():
-    cache = Cache(100 * KB)
-
-    def work(number):
-        for step in range(200):
-            name = (number * step) % 30
-            cache.put(name, block())
-            value = cache.get((name + 1) % 30)
-            assert value is None or len(value) == 10 * KB
-            if step % 50 == 49:
-                cache.clear()
-        return True
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(work, range(8)))
-    for name in range(30):
-        cache.put(name, block())
-    assert len(cache) == 10
 
 
 def test_arrays_count_whole_and_once():

@@ -224,20 +224,6 @@ def test_wrong_things_are_refused(bins, model):
         dirdp.plan(TARGET, classifier(people), after=people)
 
 
-def test_groups_of_different_people_and_several_draws(bins):
-    """Anybody's records may have fed the bins, so their loss is added to that of each group."""
-    with pm.Model(coords={"age": bins.labels}) as two:
-        for name, each in (("a", 10), ("b", 20)):
-            p = pm.Dirichlet(f"p_{name}", np.ones(len(bins.labels)), dims="age")
-            pm.Multinomial(name, n=each * len(bins.labels), p=p, observed=[each] * len(bins.labels))
-    plan = dirdp.plan(dirdp.PureDP(epsilon=1.0), two, mechanism="geometric", after=bins, disjoint=[["a"], ["b"]])
-    for part in plan.parts:
-        assert part.mechanism.pure_epsilon + bins.mechanism.pure_epsilon == pytest.approx(1.0, rel=1e-3)
-    several = dirdp.plan(dirdp.RenyiDP(order=3, epsilon=0.5), two, after=bins, released_draws=3, public=["a"])
-    assert several.composition.satisfies(several.guarantee)
-    assert not several.composition.satisfies(dirdp.RenyiDP(order=3, epsilon=0.48))
-
-
 @pytest.mark.parametrize("copied", [lambda bins: pickle.loads(pickle.dumps(bins)), copy.copy, copy.deepcopy])
 def test_a_copy_of_bins_is_not_paid_either(copied):
     """Found by attack: the cost of bins that came back from a pickle was covered by nothing, and nobody was told."""

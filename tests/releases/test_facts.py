@@ -106,12 +106,3 @@ def test_an_order_next_to_1_is_printed_as_another():
     text = _implied(stored, 1e-6)
     assert "at order 1;" not in text
     assert text.startswith("RDP: ")
-
-
-@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
-def test_a_seeded_release_states_no_guarantee():
-    text = str(dirdp.report(dirdp.sample(TARGET, survey(), random_seed=1)))
-    assert text.startswith("Not private: ")
-    assert "do not publish" in text
-    assert not re.search(r"epsilon|odds|tCDP|protects", text)
-    assert len(text.splitlines()) <= 15

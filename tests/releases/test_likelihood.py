@@ -138,16 +138,6 @@ def test_which_table():
         dirdp.release_logp(released(adjacency="add-remove", n_records=12), SHARES)
 
 
-def test_a_release_that_changes_afterwards_changes_nothing():
-    release = released(mechanism="geometric")
-    p = pt.dvector("p")
-    logp = pytensor.function([p], dirdp.release_logp(release, p))
-    before = logp(SHARES)
-    release["mechanism/p"]["noisy_counts"].values[:] = [0, 0, 12]
-    assert logp(SHARES) == before
-    assert pytensor.function([p], dirdp.release_logp(release, p))(SHARES) == before
-
-
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda op: pickle.loads(pickle.dumps(op))])
 def test_a_copy_says_the_same(copied):
     for release in (released(), released(mechanism="geometric")):

@@ -184,18 +184,6 @@ def test_a_list_of_marginals(network):
     assert dirdp.verify(dirdp.sample(plan, network))
 
 
-def test_rates_given_a_row():
-    """A Beta table, whose variable is its outcome, and rows that are no variable of the model."""
-    with pm.Model(coords={"group": ["g", "h", "i"]}):
-        rate = pm.Beta("rate", 1, 1, dims="group")
-        pm.Binomial("wins", n=[300, 400, 500], p=rate, observed=[100, 300, 250], dims="group")
-        release = planned_sample(dirdp.ApproxDP(epsilon=3.0, delta=1e-5), **MARGINALS)
-    assert dirdp.verify(release)
-    group = release["mechanism/rate"]
-    assert group["noisy_counts_0_1"].dims == ("group", "rate_outcome")
-    np.testing.assert_allclose(release["posterior"]["rate"].values.ravel(), [1 / 3, 3 / 4, 1 / 2], atol=0.06)
-
-
 def tables_of_others():
     with pm.Model(coords={"hair": ["dark", "fair"]}) as model:
         for name, n in (("one", 20), ("two", 20)):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import ArgumentError, BudgetError, DataError, SeededReleaseWarning
+from pymc_dirdp.errors import ArgumentError, BudgetError, DataError
 from pymc_dirdp.releases.opened import content_of
 from tests.planned import planned_sample
 from tests.releases.wide_records import CATEGORIES, KINDS, RECORDS, TARGET, made_up
@@ -88,17 +88,6 @@ def test_what_was_chosen_before_is_covered():
     release = dirdp.sample(plan, model)
     assert "bins" in str(dirdp.report(release, full=True))
     assert dirdp.verify(release)
-
-
-def test_a_seed_is_not_private(model):
-    with pytest.warns(SeededReleaseWarning):
-        release = dirdp.sample(TARGET, model, random_seed=4)
-    with pytest.warns(SeededReleaseWarning):
-        assert dirdp.sample(TARGET, model, random_seed=4).identical(release)
-    assert not dirdp.verify(release)
-    assert str(dirdp.report(release)).startswith("Not private")
-    assert dirdp.statement(release).title == "NOT PRIVATE"
-    assert release.attrs["reproducible"] == "not private"
 
 
 # Other models, and other options.

@@ -130,15 +130,3 @@ def test_a_classifier_takes_the_paths_of_its_files(tmp_path):
     xr.testing.assert_identical(again.predict_log_proba(FRAME), made.predict_log_proba(FRAME))
     with pytest.raises(FileNotFoundError):
         dirdp.Classifier(tmp_path / "tables", tmp_path / "nothing")
-
-
-@pytest.mark.parametrize("text", ["plan", "transcript"])
-def test_other_texts_are_verified_and_reported_by_their_paths(tmp_path, text):
-    path = tmp_path / "text.json"
-    made = dirdp.plan(APPROX, hair()) if text == "plan" else dirdp.ThompsonSampler(["a", "b"], APPROX).transcript()
-    dirdp.save(made, path)
-    for place in (path, str(path)):
-        assert dirdp.verify(place) == dirdp.verify(made)
-        assert bool(dirdp.verify(place))
-        for full in (False, True):
-            assert str(dirdp.report(place, full=full)) == str(dirdp.report(made, full=full))

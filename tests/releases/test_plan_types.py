@@ -175,16 +175,6 @@ def test_a_unit_holds_no_fewer_records_in_a_table_than_its_bound(tmp_path, text_
         dirdp.load(tmp_path / "plan.json")
 
 
-def test_the_file_is_for_people(tmp_path):
-    dirdp.save(dirdp.plan(TARGET, two_tables()), tmp_path / "plan.json")
-    text = (tmp_path / "plan.json").read_text(encoding="utf-8")
-    lines = [line.strip() for line in text.splitlines()]
-    for line in ('"statement": "(1, 1e-06)-differential privacy",', '"k": ["a", "b", "c"]', "[1.0, 1.0, 0.1],"):
-        assert line in lines
-    assert "with one record in each of" in text
-    assert max(map(len, lines)) < 300
-
-
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory):
     path = tmp_path_factory.mktemp("plan") / "plan.json"

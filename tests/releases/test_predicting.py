@@ -5,7 +5,6 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
@@ -76,16 +75,6 @@ def test_predictions_read_marginals_by_the_joint_fit(model, plan):
     assert not np.allclose(dirdp.log_likelihood(release, others), dirdp.log_likelihood(by_table, others))
     released = dirdp.log_likelihood(release, others, draws="released")
     np.testing.assert_allclose(released, dirdp.log_likelihood(by_table, others), atol=1e-9)
-
-
-def test_one_table_is_released_by_itself():
-    """Two tables of one variable are no network, so marginals are no candidate."""
-    with pm.Model(coords={"hair": ["dark", "fair"]}) as model:
-        for name in ("one", "two"):
-            p = pm.Dirichlet(f"p_{name}", [1, 1], dims="hair")
-            pm.Multinomial(name, n=20, p=p, observed=[15, 5])
-    plan, by_table = (dirdp.plan(TARGET, model, mechanism="auto", objective=o) for o in ("prediction", "estimate"))
-    assert plan == by_table
 
 
 @pytest.mark.thorough
@@ -170,23 +159,6 @@ def test_what_a_target_loses_is_computed_from_the_whole_joint_distribution(model
         logs.append(np.log(given[tuple(simulated.codes[name] for name in "abc")]))
     expected = np.mean(logs[0] - logs[1])
     assert simulated.lost(said, target) == pytest.approx(dict.fromkeys(axes, expected), rel=1e-9)
-
-
-@pytest.mark.thorough
-def test_a_classifier_measures_its_class_alone_where_its_features_are_hidden():
-    """Kinds whose predictions can be worse than the frequencies of the classes are no candidates."""
-    rng = np.random.default_rng(0)
-    y = rng.random(1000) < 0.3
-    data = {f"x{i}": (rng.random(1000) < 0.3 + 0.4 * y).astype(int) for i in range(6)}
-    categories = {name: [0, 1] for name in (*data, "y")}
-    model = dirdp.naive_bayes(data, y.astype(int), categories=categories, target="y")
-    best = {}
-    for epsilon in (0.02, 3.0):
-        plan = dirdp.plan(dirdp.ApproxDP(epsilon=epsilon, delta=1e-6), model, mechanism="auto")
-        choice = plan.parts[0].choice
-        assert {kind for kind, _ in choice.expected_kl} == {f"marginals ({measure})" for measure in MEASURES}
-        best[epsilon] = choice.best
-    assert best[0.02] == "marginals (variables)" != best[3.0]
 
 
 def test_many_records_are_simulated_from_fewer(model):

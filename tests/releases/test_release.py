@@ -179,20 +179,6 @@ def test_no_records_give_a_draw_from_the_private_prior():
     assert "records" in str(dirdp.report(release, full=True))
 
 
-def test_a_plan_is_reported_before_any_count_is_read():
-    before = str(dirdp.report(dirdp.plan(TARGET, hair_model()), full=True))
-    assert before.startswith("Plan of a private posterior draw of p")
-    after = str(dirdp.report(dirdp.sample(TARGET, hair_model()), full=True))
-    assert before.splitlines()[2:11] == after.splitlines()[2:11]
-    guarantee = before[before.index("Guarantee") : before.index("  posterior odds")]
-    equivalent = before[before.index("  delta 0.0001") : before.index("Mechanism")]
-    assert guarantee in after
-    assert equivalent in after
-    assert "delta 0 " not in before + after
-    # Readable in a terminal.
-    assert max(map(len, before.splitlines())) <= 80
-
-
 def test_synthetic_data_use_the_release_alone():
     release = dirdp.sample(TARGET, hair_model())
     synthetic = dirdp.releases.sample_posterior_predictive(release, n_records=10**6, random_seed=3)

@@ -90,17 +90,6 @@ def test_the_expected_error_comes_first_and_says_whose_it_is(mechanism):
     assert shown["smallest share"].startswith(f"below {least:.2g}, ")
 
 
-def test_tables_of_two_kinds_are_distinguished():
-    with pm.Model() as model:
-        for name, counts in (("p", [30, 10]), ("q", [25, 15]), ("few", [2, 1])):
-            p = pm.Dirichlet(name, np.ones(2))
-            pm.Multinomial(f"n_{name}", n=sum(counts), p=p, observed=counts)
-    sections = dict(dirdp.report(dirdp.plan(TARGET, model, disjoint=[["p"], ["q"], ["few"]]), full=True).sections)
-    assert [label for label, _ in sections["Tables"]] == ["2 tables", "few"]
-    assert sections["Tables"][0][1].endswith("shape (2,): p from n_p, q from n_q")
-    assert sections["Tables"][1][1].endswith("shape (2,), from n_few")
-
-
 @pytest.mark.parametrize("prior", [1e-300, 1e300])
 def test_a_prior_from_a_file_with_which_nothing_can_be_computed_warns_of_nothing(prior, edited):
     """Found by hostile files: the error of estimates, computed for the advice, warned of an overflow."""

@@ -54,19 +54,6 @@ def test_another_file_is_replaced_only_if_that_is_said(two, tmp_path, name):
     assert dirdp.load(path).identical(second)
 
 
-def test_plans_and_whatever_stands_there_are_not_replaced(two, tmp_path):
-    path = tmp_path / "r.json"
-    plan = dirdp.plan(APPROX, hair())
-    for content in (b"", b"mine", b"\x89HDF", two[0]["release"]["text"].item().encode() + b"\n"):
-        path.write_bytes(content)
-        for released in (two[0], plan):
-            with pytest.raises(FileExistsError, match=r"r\.json exists"):
-                dirdp.save(released, path)
-            assert files_in(tmp_path) == {"r.json": content}
-    dirdp.save(plan, path, overwrite=True)
-    assert dirdp.load(path) == plan
-
-
 def failing(*_, **__):
     raise OSError("no space left")
 

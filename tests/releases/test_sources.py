@@ -225,19 +225,6 @@ def test_tables_of_different_people_are_not_taken_together():
     assert dirdp.analyse(together, 5, chains=1).attrs["consistency"].startswith("jointly")
 
 
-def test_a_beta_given_the_class_is_a_feature():
-    with pm.Model(coords={"class": ["cat", "hen", "dog"]}):
-        p = pm.Dirichlet("p", a=[1, 1, 1], dims="class")
-        pm.Multinomial("x", n=40, p=p, observed=[20, 10, 10])
-        rate = pm.Beta("rate", 1, 1, dims="class")
-        pm.Binomial("y", n=[20, 10, 10], p=rate, observed=[10, 5, 9])
-        release = dirdp.sample(APPROX, mechanism="geometric", contribution=1)
-    analysis = dirdp.analyse(release, 50, chains=1)
-    assert analysis.attrs["consistency"].startswith("jointly")
-    assert analysis["posterior"]["rate"].dims == ("chain", "draw", "class")
-    np.testing.assert_array_equal(analysis["latent_counts"]["rate"].sum("rate_outcome"), analysis["latent_counts"]["p"])
-
-
 def test_outputs_that_tell_of_other_totals_of_rows_are_not_pooled():
     survey = dirdp.mechanisms.ZeroSumGeometricMechanism(np.ones((2, 3)), 2.0, contribution=Contribution(1, ("each",)))
     tables = [[[3, 1, 2], [2, 2, 2]], [[3, 2, 1], [1, 2, 3]], [[3, 1, 1], [3, 2, 2]]]

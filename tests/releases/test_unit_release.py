@@ -60,16 +60,6 @@ def test_a_survey_matrix_is_as_private_as_its_columns(target, adjacency):
     ).satisfies(target)
 
 
-def test_a_release_by_unit():
-    release = dirdp.sample(TARGET, survey(), unit="person")
-    np.testing.assert_allclose(release["posterior"]["theta"].sum("answer"), 1)
-    plan = dirdp.plan(TARGET, survey(), unit="person")
-    assert plan.unit_label == "person"
-    assert plan.contribution == 4
-    assert plan.composition.satisfies(TARGET)
-    assert "every person (dim 'person', 60 of them, as the publisher states, 4 records each" in plan.protected
-
-
 def test_people_with_private_lengths():
     model = documents([5, 9, 2])
     with pytest.raises(dirdp.errors.ArgumentError, match="n_records is for"):
@@ -88,13 +78,6 @@ def test_people_with_private_lengths():
     with pytest.raises(dirdp.errors.UnsupportedModelError, match="not the one that was planned"):
         dirdp.sample(plan, documents([1, 1, 2, 2]))
     assert "16" not in plan.protected
-
-
-def test_too_many_records_are_an_error_that_is_paid_for():
-    ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=5, delta=1e-5))
-    with pytest.raises(dirdp.errors.DataError, match="The ledger has been charged"):
-        dirdp.sample(TARGET, documents([1, 11]), unit="document", contribution=10, n_records=20, ledger=ledger)
-    assert len(ledger.entries()) == 1
 
 
 def test_a_plan_that_protects_less_than_its_reading_is_refused():

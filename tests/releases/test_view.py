@@ -117,18 +117,6 @@ def test_private_numbers_of_records_are_stated_and_follow_from_the_noisy_counts(
     assert not dirdp.verify(release)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("counts", [[0, 0], [10**7, 0]])
-@pytest.mark.parametrize("private", [False, True])
-def test_few_and_many_records(counts, private):
-    options = {"adjacency": "add-remove", "n_records": 10} if private else {}
-    release = geometric(row(counts, prior=1e-3), 200, **options)
-    draws = release["posterior"]["p"].values
-    assert np.all(draws >= 0)
-    assert np.allclose(draws.sum(axis=-1), 1)
-    assert dirdp.verify(release)
-
-
 def test_a_table_that_is_too_large_is_refused_before_anything_is_spent():
     class Rough(BinomialMechanism):
         """Noise of which it is not known that its distribution is smooth."""

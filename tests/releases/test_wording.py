@@ -81,14 +81,6 @@ def test_the_sums_of_all_rows_descend_along_labels_of_either_axis():
             dirdp.sample(TARGET, model)
 
 
-def test_a_beta_has_no_dim_for_its_two_outcomes():
-    with pm.Model(coords={"arm": list("dacb")}) as model:
-        p = pm.Beta("p", 1, 1, dims="arm")
-        pm.Binomial("y", n=[9, 7, 5, 3], p=p, observed=[1, 2, 3, 3], dims="arm")
-    with pytest.warns(dirdp.errors.CategoriesFromDataWarning):
-        dirdp.sample(TARGET, model)
-
-
 @pytest.mark.filterwarnings("default::pymc_dirdp.errors.WeakGuaranteeWarning")
 @pytest.mark.parametrize("call", [dirdp.plan, dirdp.sample])
 @pytest.mark.parametrize(
