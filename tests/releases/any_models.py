@@ -14,19 +14,14 @@ from scipy.stats import poisson
 from pymc_dirdp.models.graph import compile_plain
 
 N = 60
-ACCEPTED = {}
+YEARS = np.arange(5.0)
+CASES = [3, 0, 4, 9, 20]
+PAIRS = [[2, 0, 0], [0, 2, 0], [0, 0, 2], [1, 1, 0], [1, 0, 1], [0, 1, 1]]
+TRIPLES = [[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)]
 
 
 def rng():
     return np.random.default_rng(7)
-
-
-def accepted(**said):
-    def stated(make):
-        ACCEPTED[make.__name__] = (make, said)
-        return make
-
-    return stated
 
 
 def codes(k):
@@ -39,95 +34,54 @@ def answers(k):
     return np.random.default_rng(8).integers(k, size=N)
 
 
-@accepted(public=["group"])
+def ordered(name, *mean):
+    """Cut points that increase."""
+    return pm.Normal(name, list(mean), 1, transform=pm.distributions.transforms.ordered, initval=list(mean))
+
+
+def softmax(logits):
+    return pt.special.softmax(logits, axis=-1)
+
+
+def log_rate(x):
+    return pm.math.exp(pm.Normal("a") + pm.Normal("b") * x)
+
+
 def hierarchical_logit():
     group = pm.Data("group", codes(3))
     mean, spread = pm.Normal("mean", 0, 1), pm.HalfNormal("spread", 1)
-    effect = pm.Normal("effect", mean, spread, shape=3)
-    pm.Bernoulli("y", logit_p=effect[group], observed=answers(2))
+    pm.Bernoulli("y", logit_p=pm.Normal("effect", mean, spread, shape=3)[group], observed=answers(2))
 
 
-@accepted(public=True)
-def constant_codes():
-    effect = pm.Normal("effect", shape=3)
-    pm.Bernoulli("y", logit_p=effect[codes(3)], observed=answers(2))
-
-
-@accepted(public=["region"])
 def ordered_logit():
-    region = pm.Data("region", codes(3))
-    cuts = pm.Normal("cuts", [-1, 0, 1], 1, transform=pm.distributions.transforms.ordered, initval=[-1, 0, 1])
-    slope = pm.Normal("slope", shape=3)
-    pm.OrderedLogistic("y", eta=slope[region], cutpoints=cuts, observed=answers(4))
+    region, cuts = pm.Data("region", codes(3)), ordered("cuts", -1, 0, 1)
+    pm.OrderedLogistic("y", eta=pm.Normal("slope", shape=3)[region], cutpoints=cuts, observed=answers(4))
 
 
-@accepted(levels={"region": 3})
-def ordered_logit_private_region():
-    ordered_logit()
-
-
-@accepted(levels={"region": 3}, adjacency="add-remove")
-def ordered_logit_private_everything():
-    ordered_logit()
-
-
-@accepted(public=["x", "z"])
 def two_predictors():
     x, z = pm.Data("x", codes(2)), pm.Data("z", codes(3)[::-1])
     pm.Bernoulli("y", logit_p=pm.Normal("a") + pm.Normal("b") * x + pm.Normal("c") * z, observed=answers(2))
 
 
-@accepted(levels={"x": 2, "z": 3})
-def two_private_predictors():
-    two_predictors()
-
-
-@accepted(public=["x"], levels={"z": 3})
-def one_of_two_private():
-    two_predictors()
-
-
-@accepted(public=["X"])
 def design_matrix():
     X = pm.Data("X", np.stack([np.ones(N), codes(2)], axis=1))
     pm.Bernoulli("y", logit_p=X @ pm.Normal("b", shape=2), observed=answers(2))
 
 
-@accepted()
 def probit_without_covariates():
     pm.Bernoulli("y", p=pm.math.invprobit(pm.Normal("a")), observed=answers(2))
 
 
-@accepted(contribution=1)
-def successes_of_one_group():
-    pm.Binomial("y", n=90, p=pm.Beta("a", 2, 2) * pm.Beta("b", 2, 2), observed=30)
-
-
-@accepted(contribution=1, public=["y"])
 def successes_of_groups():
     mean = pm.Normal("mean")
     pm.Binomial("y", n=[20, 30, 25], logit_p=pm.Normal("e", mean, 1, shape=3), observed=[3, 9, 20])
 
 
-@accepted(contribution=1, adjacency="add-remove")
-def successes_of_private_groups():
-    successes_of_groups()
-
-
-@accepted(unit=0)
-def scores():
-    pm.Binomial("y", n=4, p=pm.Beta("p", 2, 2) ** 2, observed=answers(5))
-
-
-@accepted(contribution=1, public=["y"])
 def log_linear_table():
-    effects = pm.Normal("row", shape=(3, 1)) * pm.Normal("column", shape=4)
-    pm.Multinomial(
-        "y", n=[30, 30, 40], p=pt.special.softmax(effects, axis=-1), observed=[[10, 5, 5, 10]] * 2 + [[10] * 4]
-    )
+    p = softmax(pm.Normal("row", shape=(3, 1)) * pm.Normal("column", shape=4))
+    pm.Multinomial("y", n=[30, 30, 40], p=p, observed=[[10, 5, 5, 10]] * 2 + [[10] * 4])
 
 
-@accepted()
 def latent_class():
     share, yes = pm.Beta("share", 2, 2), pm.Beta("yes", 2, 2, shape=(2, 3))
 
@@ -139,122 +93,125 @@ def latent_class():
     pm.CustomDist("y", share, yes, logp=logp, signature="(),(a,b)->(b)", dtype="int64", observed=triples)
 
 
-ACCEPTED["latent_class"][1]["support"] = {"y": [[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)]}
-
-
-@accepted(public=["x"])
 def zero_inflated_with_covariate():
-    x = pm.Data("x", codes(2))
-    p = pm.math.invlogit(pm.Normal("a") + pm.Normal("b") * x)
+    p = pm.math.invlogit(pm.Normal("a") + pm.Normal("b") * pm.Data("x", codes(2)))
     pm.ZeroInflatedBinomial("y", psi=pm.Beta("psi", 2, 2), n=5, p=p, observed=answers(6))
 
 
-@accepted()
 def mixture_of_binomials():
-    p = pm.Beta("p", [2, 5], [5, 2], shape=2)
-    pm.Mixture("y", w=pm.Dirichlet("w", [1, 1]), comp_dists=pm.Binomial.dist(n=5, p=p), observed=answers(6))
+    binomials = pm.Binomial.dist(n=5, p=pm.Beta("p", [2, 5], [5, 2], shape=2))
+    pm.Mixture("y", w=pm.Dirichlet("w", [1, 1]), comp_dists=binomials, observed=answers(6))
 
 
-@accepted(public=["x"])
 def capped_counts():
-    x = pm.Data("x", codes(2))
-    rate = pm.math.exp(pm.Normal("a") + pm.Normal("b") * x)
-    pm.Censored("y", pm.Poisson.dist(rate), lower=0, upper=4, observed=answers(5))
+    pm.Censored("y", pm.Poisson.dist(log_rate(pm.Data("x", codes(2)))), lower=0, upper=4, observed=answers(5))
 
 
-@accepted(unit=0)
-def beta_binomial_scores():
-    pm.BetaBinomial("y", n=5, alpha=pm.Gamma("a", 2, 1), beta=pm.Gamma("b", 2, 1), observed=answers(6))
+def beta_binomial(n, observed):
+    pm.BetaBinomial("y", n=n, alpha=pm.Gamma("a", 2, 1), beta=pm.Gamma("b", 2, 1), observed=observed)
 
 
-@accepted(count_variables=["y"])
-def cases():
-    pm.Poisson("y", pm.math.exp(pm.Normal("a") + pm.Normal("b") * np.arange(5.0)), observed=[3, 0, 4, 9, 20])
-
-
-@accepted(count_variables=["y"])
 def overdispersed_cases():
-    mu = pm.math.exp(pm.Normal("a") + pm.Normal("b") * np.arange(5.0))
-    pm.NegativeBinomial("y", mu=mu, alpha=pm.Gamma("alpha", 2, 1), observed=[3, 0, 4, 9, 20])
+    pm.NegativeBinomial("y", mu=log_rate(YEARS), alpha=pm.Gamma("alpha", 2, 1), observed=CASES)
 
 
-@accepted(count_variables=["y"])
 def zero_inflated_cases():
     pm.ZeroInflatedPoisson("y", psi=pm.Beta("psi", 2, 2), mu=pm.Gamma("mu", 2, 1), observed=[3, 0, 4, 0, 2])
 
 
-@accepted(count_variables=["y"])
 def capture_recapture():
     size, p = pm.Gamma("size", 2, 0.02), pm.Beta("p", 2, 2, shape=3)
-    seen = np.array([[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)][1:])
+    seen = np.array(TRIPLES[1:])
     pm.Poisson("y", size * pt.prod(pt.where(seen == 1, p, 1 - p), axis=1), observed=[9, 7, 3, 8, 2, 1, 1])
 
 
-@accepted(count_variables=["y"])
-def bounded_counts():
-    pm.BetaBinomial("y", n=[20, 30], alpha=pm.Gamma("a", 2, 1), beta=pm.Gamma("b", 2, 1), observed=[4, 9])
-
-
-@accepted(mechanism="geometric")
 def two_answers():
     ability = pm.Normal("ability")
     pm.Bernoulli("y", logit_p=ability, observed=answers(2))
-    pm.Categorical("z", p=pt.special.softmax(ability * np.arange(3.0)), observed=answers(3))
+    pm.Categorical("z", p=softmax(ability * np.arange(3.0)), observed=answers(3))
 
 
-@accepted(levels={"group": 3}, jointly=[["first", "second"]])
 def items_of_private_groups():
     group, ability = pm.Data("group", codes(3)), pm.Normal("ability", shape=3)
     pm.Bernoulli("first", logit_p=ability[group], observed=answers(2))
-    pm.Categorical("second", p=pt.special.softmax(ability[group][:, None] * np.arange(3.0), -1), observed=answers(3))
+    pm.Categorical("second", p=softmax(ability[group][:, None] * np.arange(3.0)), observed=answers(3))
 
 
-@accepted(contribution=1, public=["y"])
 def table_with_shares():
     p = pm.Dirichlet("p", a=pm.Gamma("a", 2, 1, shape=3), shape=(2, 3))
     pm.Multinomial("y", n=[20, 30], p=p, observed=[[5, 5, 10], [10, 10, 10]])
 
 
-@accepted()
 def intervals():
     below = pm.math.invprobit(np.array([-1.0, 0.0, 1.0]) - pm.Normal("mu"))
     pm.Categorical("y", p=pt.diff(pt.concatenate([[0.0], below, [1.0]])), observed=answers(4))
 
 
-@accepted()
-def power_as_a_prior():
-    pm.Bernoulli("y", p=pm.Beta("p", 4, 1) * 0.9, observed=answers(2))
-
-
-@accepted()
 def two_answers_as_one():
     p, q = pm.Beta("p", 1, 1), pm.Beta("q", 1, 1)
     pm.Categorical("y", p=pt.stack([(1 - p) / 2, (1 - p) / 2, p * (1 - q), p * q]), observed=answers(4))
 
 
-@accepted()
 def missing_as_a_category():
     p, absent = pm.Beta("p", 1, 1) * 0.9, pm.Beta("absent", 1, 9)
     pm.Categorical("y", p=pt.stack([(1 - absent) * (1 - p), (1 - absent) * p, absent]), observed=answers(3))
 
 
-PAIRS = [[2, 0, 0], [0, 2, 0], [0, 0, 2], [1, 1, 0], [1, 0, 1], [0, 1, 1]]
-
-
-@accepted(unit=0, support={"y": PAIRS})
 def pairs_of_choices():
     liked = pt.stack([pm.Normal("first"), pm.Normal("second"), 0.0])
-    pm.Multinomial("y", n=2, p=pt.special.softmax(liked, -1), observed=np.array(PAIRS)[answers(6)])
+    pm.Multinomial("y", n=2, p=softmax(liked), observed=np.array(PAIRS)[answers(6)])
 
 
-@accepted(contribution=1, adjacency="add-remove")
-def overdispersed_successes():
-    pm.BetaBinomial("y", n=[3, 4], alpha=pm.Gamma("a", 2, 1), beta=2.0, observed=[2, 4])
-
-
-@accepted(contribution=1, public=["y"])
 def overdispersed_table():
     pm.DirichletMultinomial("y", n=[20, 30], a=pm.Gamma("a", 2, 1, shape=3), observed=[[5, 5, 10], [10, 10, 10]])
+
+
+PRIVATE = {"adjacency": "add-remove"}
+OF_TRIALS = {"contribution": 1, "public": ["y"]}
+# The models, and what is said about each.
+ACCEPTED = {
+    "hierarchical_logit": (hierarchical_logit, {"public": ["group"]}),
+    "constant_codes": (
+        lambda: pm.Bernoulli("y", logit_p=pm.Normal("effect", shape=3)[codes(3)], observed=answers(2)),
+        {"public": True},
+    ),
+    "ordered_logit": (ordered_logit, {"public": ["region"]}),
+    "ordered_logit_private_region": (ordered_logit, {"levels": {"region": 3}}),
+    "ordered_logit_private_everything": (ordered_logit, {"levels": {"region": 3}} | PRIVATE),
+    "two_predictors": (two_predictors, {"public": ["x", "z"]}),
+    "two_private_predictors": (two_predictors, {"levels": {"x": 2, "z": 3}}),
+    "one_of_two_private": (two_predictors, {"public": ["x"], "levels": {"z": 3}}),
+    "design_matrix": (design_matrix, {"public": ["X"]}),
+    "probit_without_covariates": (probit_without_covariates, {}),
+    "successes_of_one_group": (
+        lambda: pm.Binomial("y", n=90, p=pm.Beta("a", 2, 2) * pm.Beta("b", 2, 2), observed=30),
+        {"contribution": 1},
+    ),
+    "successes_of_groups": (successes_of_groups, OF_TRIALS),
+    "successes_of_private_groups": (successes_of_groups, {"contribution": 1} | PRIVATE),
+    "scores": (lambda: pm.Binomial("y", n=4, p=pm.Beta("p", 2, 2) ** 2, observed=answers(5)), {"unit": 0}),
+    "log_linear_table": (log_linear_table, OF_TRIALS),
+    "latent_class": (latent_class, {"support": {"y": TRIPLES}}),
+    "zero_inflated_with_covariate": (zero_inflated_with_covariate, {"public": ["x"]}),
+    "mixture_of_binomials": (mixture_of_binomials, {}),
+    "capped_counts": (capped_counts, {"public": ["x"]}),
+    "beta_binomial_scores": (lambda: beta_binomial(5, answers(6)), {"unit": 0}),
+    "cases": (lambda: pm.Poisson("y", log_rate(YEARS), observed=CASES), {"count_variables": ["y"]}),
+    "overdispersed_cases": (overdispersed_cases, {"count_variables": ["y"]}),
+    "zero_inflated_cases": (zero_inflated_cases, {"count_variables": ["y"]}),
+    "capture_recapture": (capture_recapture, {"count_variables": ["y"]}),
+    "bounded_counts": (lambda: beta_binomial([20, 30], [4, 9]), {"count_variables": ["y"]}),
+    "two_answers": (two_answers, {"mechanism": "geometric"}),
+    "items_of_private_groups": (items_of_private_groups, {"levels": {"group": 3}, "jointly": [["first", "second"]]}),
+    "table_with_shares": (table_with_shares, OF_TRIALS),
+    "intervals": (intervals, {}),
+    "power_as_a_prior": (lambda: pm.Bernoulli("y", p=pm.Beta("p", 4, 1) * 0.9, observed=answers(2)), {}),
+    "two_answers_as_one": (two_answers_as_one, {}),
+    "missing_as_a_category": (missing_as_a_category, {}),
+    "pairs_of_choices": (pairs_of_choices, {"unit": 0, "support": {"y": PAIRS}}),
+    "overdispersed_successes": (lambda: beta_binomial([3, 4], [2, 4]), {"contribution": 1} | PRIVATE),
+    "overdispersed_table": (overdispersed_table, OF_TRIALS),
+}
 
 
 def of_pymc(rv, model, values):

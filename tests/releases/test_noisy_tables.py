@@ -149,7 +149,7 @@ VERBS = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("verb", VERBS)
 def test_verbs_of_pymc_and_arviz(private, verb):
-    """The table of verbs and kinds of models in docs/any_model.md."""
+    """Verbs of the table in docs/any_model.md."""
     VERBS[verb](private)
 
 
