@@ -75,12 +75,14 @@ def test_any_release_and_its_plan_fit_into_15_lines_of_80_columns(case):
 
 def test_the_answer_comes_first_and_is_the_draw():
     release = dirdp.sample(TARGET, survey())
-    title, first, second, *_ = str(dirdp.report(release)).splitlines()
+    title, first, second, *rest = str(dirdp.report(release)).splitlines()
     assert title == "Private posterior draw of p, (1, 1e-06)-DP"
     drawn = release["posterior"]["p"].values.reshape(-1)
     numbers = [float(number) for number in re.findall(r"[01]\.\d{3}", first)]
     np.testing.assert_allclose(numbers, drawn, atol=5.1e-4)
     assert second.startswith("  error ")
+    labels = [found[1] for line in rest if (found := re.match(r"  (\S+(?: \S+)?)  ", line))]
+    assert labels == ["better", "protects", "at most", "odds", "implies", "mechanism", "utility", "next"]
 
 
 @pytest.mark.parametrize("options", [{}, {"mechanism": "geometric"}, {"adjacency": "add-remove", "n_records": 600}])
