@@ -10,8 +10,6 @@ import difflib
 import math
 import numbers
 import os
-import re
-import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import ArgumentError, DataError, KeywordError, missing_values, quote, type_name
+from pymc_dirdp.errors import ArgumentError, KeywordError, quote, type_name
 
 MAX_RECORDS = 2**53
 """Above it a double cannot represent every integer, so sums would be rounded."""
@@ -135,68 +133,6 @@ def positive_array(*, min_entries: int = 2, **argument: ArrayLike) -> Array:
     return array
 
 
-def checked_counts(
-    counts: ArrayLike, shape: tuple[int, ...], min_count: float = 0.0, n_records: int | None = None
-) -> Array:
-    """A copy of the counts as floats. Errors never contain counts.
-
-    Parameters
-    ----------
-    counts : array_like of integers, shape `shape`
-        The secret counts, each at most 2**53.
-    shape : tuple of int
-        The public shape of the table.
-    min_count : float
-        The public lower bound on the records of each cell.
-    n_records : int or None
-        The public number of records of the guarantee.
-
-    Returns
-    -------
-    counts : array of float, shape `shape`
-    """
-    array = numbers_or_none(counts)
-    if array is None:
-        raise DataError("Expected counts to be an array of integers.")
-    if array.shape != shape:
-        raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
-    # Both propagate NaN.
-    smallest, largest = array.min(initial=0.0), array.max(initial=0.0)
-    if not (math.isfinite(smallest) and math.isfinite(largest)):
-        raise DataError(
-            f"Some counts are missing or not finite. Write 0 for a cell without records. {missing_values()}"
-        )
-    if smallest < 0:
-        raise DataError("Some counts are negative.")
-    is_integer = isinstance(counts, np.ndarray) and counts.dtype.kind in "biu"
-    if not is_integer and np.any(array != np.floor(array)):
-        raise DataError(
-            "Some counts are not integers. Pass unweighted counts of records; survey weights belong to the released "
-            "shares."
-        )
-    if largest > MAX_RECORDS:
-        raise DataError("Some counts are above 2**53, so a double cannot represent them exactly.")
-    if min_count and np.any(array < min_count):
-        raise DataError(
-            "A cell has fewer records than min_count, so the guarantee would be false. Lower min_count, which must "
-            "hold for every possible data set."
-        )
-    if n_records is not None and _exact_sum(array) != n_records:
-        raise DataError(
-            "The counts do not add up to n_records, so the guarantee would be false. Every possible data set must have "
-            "n_records records."
-        )
-    return array
-
-
-def _exact_sum(integers: Array) -> int:
-    """The sum of integers up to 2**53, fewer than 2**36 of them, without rounding."""
-    numbers = integers.astype(np.int64)
-    high: int = (numbers >> 26).sum(dtype=np.int64).item()
-    low: int = (numbers & (2**26 - 1)).sum(dtype=np.int64).item()
-    return (high << 26) + low
-
-
 def one_line(**argument: object) -> str:
     """Accept a text of one line, without control characters and invisible characters."""
     ((name, value),) = argument.items()
@@ -248,48 +184,6 @@ def mapping_of_names(**argument: object) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ArgumentError(f"Expected {name} to map names to values, as {{'name': ...}}, got {type_name(value)}.")
     return dict(value)
-
-
-# Characters that isprintable() accepts, but that are invisible or look like a space.
-_INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-
-
-def identifier(value: object) -> str | None:
-    """The normal form of the identifier of a person; None if it is not an identifier.
-
-    Two texts have the same normal form if they differ only in letter case, the Unicode form of characters (NFKC), the
-    script of digits, spaces, or zeros before an integer. An integer has the form of its decimal text. Empty texts and
-    texts with invisible characters, such as a zero-width space, are not identifiers. Similar letters of different
-    scripts differ.
-
-    It is unknown whether "05" and "5" are one person. If they are, two identifiers would give this person twice the
-    records. If they are not, one identifier would let records of one person replace those of the other when that one is
-    removed, which add-remove does not cover. So `count` refuses a column that has both. A bandit, whose guarantee is
-    for replaced rewards, treats them as one person.
-
-    Examples
-    --------
-    >>> [identifier(written) for written in (5, "05 ", "\uff15", "Ann", "A\u200bnn")]
-    ['5', '5', '5', 'ann', None]
-    """
-    if not isinstance(value, str | int) or isinstance(value, bool):
-        return None
-    try:
-        spelling = str(value)
-    except ValueError:  # The integer has thousands of digits.
-        return None
-    text = unicodedata.normalize("NFKC", spelling).strip()
-    if not text.isprintable() or _INVISIBLE.search(text):
-        return None
-    # A letter with two marks may need folding and composition twice.
-    for _ in range(2):
-        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", text).casefold())
-    if not text.isascii():
-        text = "".join(str(unicodedata.decimal(letter, letter)) for letter in text)
-    text = " ".join(text.split())
-    return (text.lstrip("0") or "0") if text.isdecimal() else text or None
 
 
 def refuse_unknown(

@@ -15,7 +15,7 @@ from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.numerics.roots import round_up
 from pymc_dirdp.papers import SimplexDomain
 from pymc_dirdp.papers.p3 import _checked, _log_ratio
-from pymc_dirdp.sampling.discrete_noise import over_one_power
+from pymc_dirdp.sampling.exact import over_one_power
 
 
 def p3_theorem(domain: SimplexDomain, k: float, gamma: float, *, number: int = 1, alpha: float | None = None) -> float:

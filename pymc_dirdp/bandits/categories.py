@@ -27,7 +27,7 @@ from scipy.special import betainc, betaln
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.bandits.batch_release import BatchCounts, BatchMechanism
 from pymc_dirdp.bandits.beliefs import CELLS, Belief, Grid, GridBelief
-from pymc_dirdp.sampling.discrete_noise import compiled
+from pymc_dirdp.sampling.bits import compiled
 
 
 def infer_shares(

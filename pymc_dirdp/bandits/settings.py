@@ -13,7 +13,8 @@ import numpy as np
 
 from pymc_dirdp.bandits.batch_release import BatchCounts
 from pymc_dirdp.bandits.design import Design, EveryRound, checked_prior
-from pymc_dirdp.checks import at_least, identifier, one_line, one_of
+from pymc_dirdp.checks import at_least, one_line, one_of
+from pymc_dirdp.counting.columns import identifier
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.literals import Schedule, options_of
 from pymc_dirdp.privacy.guarantees import Guarantee

@@ -1,12 +1,17 @@
 """The declared columns of a CSV or Parquet file. **Secret**: no error contains a value, a number or a line number."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from pymc_dirdp.arrays import Integers
 from pymc_dirdp.cli.declaration import Declaration
+from pymc_dirdp.counting.bounding import Bound
+from pymc_dirdp.counting.columns import checked_otherwise
+from pymc_dirdp.counting.tables import count_families
 from pymc_dirdp.errors import ArgumentError, DataError
 
 
@@ -29,6 +34,27 @@ def read_columns(path: Path, declaration: Declaration) -> dict[str, Any]:
         If the file cannot be read.
     """
     return (_parquet if _is_parquet(path) else _csv)(path, declaration)
+
+
+def count_file(
+    path: Path,
+    *,
+    declaration: Declaration,
+    families: Mapping[str, Sequence[str]],
+    flat: Collection[str],
+    bound: Bound | None,
+) -> list[Integers]:
+    """Count the records of a file in the declared tables. Some tables have a single axis."""
+    labels = {name: declaration.categories[name] for name in dict.fromkeys(chain.from_iterable(families.values()))}
+    tables = count_families(
+        read_columns(path, declaration),
+        list(families.values()),
+        labels,
+        otherwise=checked_otherwise(declaration.otherwise, labels),
+        bound=bound,
+        counts_column=declaration.counts,
+    )
+    return [table.ravel() if name in flat else table for name, table in zip(families, tables, strict=True)]
 
 
 def check_schema(path: Path, declaration: Declaration) -> None:

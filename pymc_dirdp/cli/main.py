@@ -8,13 +8,14 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, override
 
 import pymc_dirdp as dirdp
 from pymc_dirdp import errors
-from pymc_dirdp.cli.columns import check_schema, read_columns
+from pymc_dirdp.cli.columns import check_schema, count_file, read_columns
 from pymc_dirdp.cli.declaration import Declaration, read_declaration, to_toml
 from pymc_dirdp.cli.wording import CODES, DONE, FALSE, WRONG, as_commands, code_and_line
 from pymc_dirdp.display import escape_invisible
@@ -315,12 +316,15 @@ def release(
         if counts_first:
             _refuse_unplannable(facts)
         model = _model(facts, data, number) if counts_first else _made_up(facts, number)
-        from pymc_dirdp.releases.ledger_charge import Sealed
-        from pymc_dirdp.releases.release import sample_sealed
+        from pymc_dirdp.releases.release import Counting, sample_sealed
 
-        sealed = Sealed(lambda: model if counts_first else _model(facts, data, number), budget)
         release_plan = saved_plan or _plan(facts, model)
-        tree = sample_sealed(release_plan, model, sealed, progressbar=False)
+        tables = _tables(facts)
+        count = partial(
+            count_file, declaration=facts, families=tables.families, flat=set(tables.axes), bound=_bound(facts)
+        )
+        counting = None if counts_first else Counting(data, count)
+        tree = sample_sealed(release_plan, model, counting, ledger=budget, progressbar=False)
         dirdp.save(tree, temporary)
     return dirdp.report(tree)
 

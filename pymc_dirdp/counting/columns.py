@@ -1,6 +1,7 @@
 """Columns of any engine in memory: their values, and the positions of these among the declared labels."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from enum import Enum
 from itertools import repeat
@@ -10,7 +11,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError, DirdpError, type_name, warn
+from pymc_dirdp.errors import (
+    ArgumentError,
+    CategoriesFromDataWarning,
+    DataError,
+    DirdpError,
+    missing_values,
+    type_name,
+    warn,
+)
 
 # Values of these types are not converted.
 _PYTHON_SCALARS = frozenset((str, int, float, bool, type(None)))
@@ -415,3 +424,76 @@ def _positions(column: Any, name: str, labels: Sequence[Any]) -> Integers:
     position = {label: i for i, label in enumerate(labels)}
     positions = np.fromiter(map(position.get, values, repeat(-1)), dtype=np.int64, count=len(values))
     return positions if dictionary is None else np.append(positions, -1)[dictionary[0]]
+
+
+# Units of privacy, by their texts or numbers. **Secret**.
+
+
+def missing_unit_error(unit: str) -> DataError:
+    """The error for records whose unit is missing."""
+    return DataError(
+        f"The column {unit!r} of the units holds missing values, empty texts or invisible characters, so it "
+        f"is unknown whose these records are. {missing_values('Find out whose they are')}"
+    )
+
+
+def refuse_ambiguous_units(units: Iterable[Any], unit: str) -> None:
+    """Refuse different texts that may be the same person, and texts without an identifier. **Secret**.
+
+    Raises
+    ------
+    DataError
+        If one of them is not an identifier, or two of them are spellings of one identifier.
+    """
+    spellings = set(units)
+    people = set(map(identifier, spellings))
+    if None in people:
+        raise missing_unit_error(unit)
+    if len(people) < len(spellings):
+        raise DataError(
+            f"The column {unit!r} of the units holds texts that differ only in letter case, Unicode form, "
+            "spaces, or zeros before an integer, so it is unknown whether they are one person. Write the unit of "
+            "a person in one way. Number the people, in a table that you keep, if they are different."
+        )
+
+
+# Characters that isprintable() accepts, but that are invisible or look like a space.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def identifier(value: object) -> str | None:
+    """The normal form of the identifier of a person; None if it is not an identifier.
+
+    Two texts have the same normal form if they differ only in letter case, the Unicode form of characters (NFKC), the
+    script of digits, spaces, or zeros before an integer. An integer has the form of its decimal text. Empty texts and
+    texts with invisible characters, such as a zero-width space, are not identifiers. Similar letters of different
+    scripts differ.
+
+    It is unknown whether "05" and "5" are one person. If they are, two identifiers would give this person twice the
+    records. If they are not, one identifier would let records of one person replace those of the other when that one is
+    removed, which add-remove does not cover. So `count` refuses a column that has both. A bandit, whose guarantee is
+    for replaced rewards, treats them as one person.
+
+    Examples
+    --------
+    >>> [identifier(written) for written in (5, "05 ", "\uff15", "Ann", "A\u200bnn")]
+    ['5', '5', '5', 'ann', None]
+    """
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        return None
+    try:
+        spelling = str(value)
+    except ValueError:  # The integer has thousands of digits.
+        return None
+    text = unicodedata.normalize("NFKC", spelling).strip()
+    if not text.isprintable() or _INVISIBLE.search(text):
+        return None
+    # A letter with two marks may need folding and composition twice.
+    for _ in range(2):
+        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", text).casefold())
+    if not text.isascii():
+        text = "".join(str(unicodedata.decimal(letter, letter)) for letter in text)
+    text = " ".join(text.split())
+    return (text.lstrip("0") or "0") if text.isdecimal() else text or None

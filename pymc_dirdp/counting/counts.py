@@ -1,7 +1,7 @@
 """Counts of records by cell, with their unit of privacy, and sums of them."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, Self
 from weakref import WeakValueDictionary
@@ -22,6 +22,24 @@ def tabulate(columns: Sequence[Integers], shape: tuple[int, ...], weights: Integ
     cells = np.ravel_multi_index(tuple(columns), shape)
     # With weights NumPy adds in doubles, which are exact up to the limit of `row_counts`.
     return np.bincount(cells, weights, minlength=math.prod(shape)).astype(np.int64).reshape(shape)
+
+
+def tabulate_columns(
+    records: Callable[[], Any], tables: Sequence[Sequence[int]], lengths: Sequence[int]
+) -> list[Integers]:
+    """Several tables of records, from their codes of shape (records, columns). **Secret**.
+
+    Parameters
+    ----------
+    records : callable
+        Returns the codes.
+    tables : sequence of sequence of int
+        The columns of each table.
+    lengths : sequence of int
+        The number of categories of each column.
+    """
+    codes = np.ascontiguousarray(records().T)
+    return [tabulate([codes[i] for i in table], tuple(lengths[i] for i in table)) for table in tables]
 
 
 def row_counts(frame: Frame, name: str) -> Integers:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.counting.bounding import Bound, refuse_engine, retain_records
-from pymc_dirdp.counting.columns import Categories, encode
+from pymc_dirdp.counting.bounding import Bound
+from pymc_dirdp.counting.columns import Categories, encode, missing_unit_error, refuse_ambiguous_units
 from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, type_name
 
 if TYPE_CHECKING:
@@ -166,13 +166,13 @@ class EngineRecords:
         nw = _narwhals()
         missing = _query(lambda: self.frame.filter(nw.col("u").is_null()).head(1).collect())
         if len(missing):
-            raise bound.missing_unit_error
+            raise missing_unit_error(bound.unit)
         if not self.frame.collect_schema()["u"].is_integer():
             units = self.frame.select(nw.col("u").cast(nw.String))
             # If all units are in normal form, which is common, none is fetched.
             irregular = units.filter(nw.col("u").str.contains(_NOT_IN_ONE_FORM))
             if len(_query(lambda: irregular.head(1).collect())):
-                bound.refuse_ambiguous_units(_query(lambda: units.unique().collect()["u"].to_list()))
+                refuse_ambiguous_units(_query(lambda: units.unique().collect()["u"].to_list()), bound.unit)
         columns = [f"v{i}" for i in range(len(self.labels))]
         return replace(self, frame=_query(lambda: retain_records(self.frame, columns, bound, key)))
 
@@ -288,3 +288,62 @@ def _rename(frame: Any, names: Mapping[str, str], units: Sequence[str]) -> Any:
                 )
     columns = [nw.col(name).alias(new) for name, new in names.items()]
     return frame.select(*columns, *(nw.col(unit).alias("u") for unit in units))
+
+
+# Contribution bounding in an engine: the first records of a unit in the order of a keyed hash. **Secret**.
+
+
+def retain_records(frame: Any, columns: Sequence[str], bound: Bound, key: int) -> Any:
+    """At most `bound.records` records of each unit, the column `u`, of a lazy frame of Narwhals, with these columns.
+
+    The hashes are those of :func:`retained_rows`, computed by the engine.
+    """
+    import narwhals as nw
+
+    engine = str(frame.implementation.value)
+    if bound.distinct:
+        frame = frame.unique(["u", *columns]).with_columns(j=nw.lit(1))
+    else:
+        # Nulls of the first column would not be counted, so count a constant.
+        frame = frame.with_columns(one=nw.lit(1))
+        frame = frame.with_columns(j=nw.col("one").cum_sum().over("u", *columns, order_by="u"))
+    native = _ADD_HASH[engine](nw.get_native_namespace(frame), frame.to_native(), ["u", *columns, "j"], key)
+    frame = nw.from_native(native).with_columns(one=nw.lit(1))
+    frame = frame.with_columns(k=nw.col("one").cum_sum().over("u", order_by="h"))
+    return frame.filter(nw.col("k") <= bound.records).select(*columns)
+
+
+def refuse_engine(frame: Any) -> None:
+    """Refuse a lazy frame of an engine that cannot choose records."""
+    engine = str(frame.implementation.value)
+    if engine not in _ADD_HASH:
+        raise ArgumentError(
+            f"Write the records to Parquet and pass the folder, or collect them: {engine} cannot select them by unit."
+        )
+
+
+def _in_duckdb(duckdb: Any, native: Any, columns: Sequence[str], key: int) -> Any:
+    # DuckDB combines the hashes of several values by an exclusive or. A second hash spreads rows that differ only in
+    # the last value.
+    return native.project(f"*, hash(hash('{key:x}', {', '.join(columns)})) AS h")
+
+
+def _in_polars(polars: Any, native: Any, columns: Sequence[str], key: int) -> Any:
+    texts = [polars.col(name).cast(polars.String).fill_null("") for name in columns]
+    keyed = polars.concat_str(polars.lit(f"{key:x}"), *texts, separator="\0")
+    return native.with_columns(h=keyed.hash(key & (2**64 - 1)))
+
+
+def _in_ibis(ibis: Any, native: Any, columns: Sequence[str], key: int) -> Any:
+    text = ibis.literal(f"{key:x}")
+    for name in columns:
+        text = text.concat("|", native[name].cast("string").fill_null(""))
+    return native.mutate(h=text.hash())
+
+
+def _in_spark(spark: Any, native: Any, columns: Sequence[str], key: int) -> Any:
+    functions = spark.functions
+    return native.withColumn("h", functions.xxhash64(functions.lit(f"{key:x}"), *map(functions.col, columns)))
+
+
+_ADD_HASH = {"duckdb": _in_duckdb, "polars": _in_polars, "ibis": _in_ibis, "pyspark": _in_spark}

@@ -8,10 +8,12 @@ from secrets import randbits
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.counting.bounding import Bound, checked_bound, retained_rows
+from pymc_dirdp.counting.bounding import Bound, checked_bound
 from pymc_dirdp.counting.columns import (
+    UNKNOWN,
     Categories,
     Frame,
     Otherwise,
@@ -19,7 +21,11 @@ from pymc_dirdp.counting.columns import (
     checked_otherwise,
     checked_variables,
     column_of,
+    dictionary_of,
     encode,
+    is_missing,
+    missing_unit_error,
+    refuse_ambiguous_units,
     refuse_other_indexes,
     values_of,
 )
@@ -287,8 +293,10 @@ def interval_of(column: Any, edges: Sequence[float], name: str = "values") -> In
     return np.searchsorted(np.asarray(edges, dtype=float), numbers, side="right").astype(np.int64)
 
 
-def count_between(records: Frame, column: str, edges: Sequence[float], bound: Bound | None) -> Integers:
+def count_between(records: Frame, column: str, edges: Sequence[float], bound: Bound | None) -> list[Integers]:
     """The number of records below the first edge, between consecutive edges, and from the last edge on. **Secret**.
+
+    It is a list with one table, as from :func:`count_families`.
 
     Parameters
     ----------
@@ -306,15 +314,82 @@ def count_between(records: Frame, column: str, edges: Sequence[float], bound: Bo
         if bound is not None:
             # All records have been validated, so the selection cannot cause an error.
             positions, weights = _group_by_interval(engine.with_bound(bound, randbits(256)), edges, column)
-        return tabulate([positions], (len(edges) + 1,), weights)
+        return [tabulate([positions], (len(edges) + 1,), weights)]
     columns = {name: column_of(records, name) for name in (column, *([] if bound is None else [bound.unit]))}
     # A column of codes would not have the original index.
     refuse_other_indexes(columns)
     frame = columns | {column: interval_of(columns[column], edges, column)}
-    (table,) = count_families(frame, [[column]], {column: list(range(len(edges) + 1))}, otherwise={}, bound=bound)
-    return table
+    return count_families(frame, [[column]], {column: list(range(len(edges) + 1))}, otherwise={}, bound=bound)
 
 
 def _group_by_interval(engine: EngineRecords, edges: Sequence[float], column: str) -> tuple[Integers, Integers]:
     values, weights = engine.values()
     return interval_of(values, edges, column), weights
+
+
+# The records of each unit that are counted, in memory. **Secret**.
+
+
+_Words = NDArray[np.uint64]
+
+
+def retained_rows(units: Any, codes: Sequence[Integers], bound: Bound, key: int) -> Integers:
+    """The positions of the retained rows, in ascending order. The key has 256 bits.
+
+    The hash of a row is that of the key, the unit, the record, and the number of the record among equal records of the
+    unit. So the retained records of a unit depend only on this unit's records and the key, and not on their order.
+    """
+    numbers, unit_hashes = _number_units(units, bound, key)
+    if any(len(column) != len(numbers) for column in codes):
+        raise DataError(f"The column {bound.unit!r} and the variables have different lengths.")
+    words = [np.uint64(key >> 64 * i & (2**64 - 1)) for i in range(4)]
+    record = np.full(len(numbers), words[0])
+    for column in codes:
+        record = _mix(record ^ column.astype(np.uint64) ^ words[1])
+    order = np.lexsort((record, numbers))
+    rank = _rank_among_equal(numbers[order], record[order])
+    if bound.distinct:
+        order, rank = order[rank == 0], rank[rank == 0]
+    row_hashes = _mix(record[order] ^ _mix(unit_hashes[numbers[order]] ^ words[2]))
+    row_hashes = _mix(row_hashes ^ rank.astype(np.uint64) ^ words[3])
+    by_hash = np.lexsort((row_hashes, numbers[order]))
+    order = order[by_hash]
+    return np.sort(order[_rank_among_equal(numbers[order]) < bound.records])
+
+
+def _rank_among_equal(*sorted_columns: NDArray[Any]) -> Integers:
+    """The number of earlier rows that equal each row, in sorted rows."""
+    rows = np.arange(len(sorted_columns[0]))
+    starts = np.zeros(len(rows), dtype=bool)
+    starts[:1] = True
+    for column in sorted_columns:
+        starts[1:] |= column[1:] != column[:-1]
+    return rows - np.maximum.accumulate(np.where(starts, rows, 0))
+
+
+def _mix(words: _Words) -> _Words:
+    """Mix all bits of each word (the finaliser of splitmix64, Steele et al. 2014)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def _number_units(units: Any, bound: Bound, key: int) -> tuple[Integers, _Words]:
+    """The number of each row's unit, and a hash of each unit. No hash depends on another unit."""
+    dictionary = dictionary_of(units, bound.unit)
+    values = values_of(units, bound.unit) if dictionary is None else dictionary[1]
+    present = values if dictionary is None else [None if i < 0 else values[i] for i in np.unique(dictionary[0])]
+    kinds = set(map(type, present))
+    if not (kinds <= {int} or all(issubclass(kind, str) for kind in kinds)):
+        if any(value is UNKNOWN or is_missing(value) for value in present):
+            raise missing_unit_error(bound.unit)
+        raise DataError(
+            f"Expected the column {bound.unit!r} of the units to hold texts or integers, and not both. Cast it: "
+            "in another type one person may have two values, such as 7 and 7.0."
+        )
+    if kinds != {int}:  # Integers have one spelling.
+        refuse_ambiguous_units(present, bound.unit)
+    numbering: dict[Any, int] = {}
+    numbers = np.array([numbering.setdefault(value, len(numbering)) for value in values], dtype=np.int64)
+    hashes = np.array([hash((key, value)) & (2**64 - 1) for value in numbering], dtype=np.uint64)
+    return (numbers if dictionary is None else numbers[dictionary[0]]), hashes

@@ -93,7 +93,7 @@ def observations(tables: Iterable[Table], model: pm.Model) -> dict[str, tuple[Ob
 
 def _observed(observed: Observation, model: pm.Model) -> Observed:
     """The single observations, which `read_counts` has counted and checked."""
-    values, row, records = observed.records()
+    values, row, records = observed.reading.records()
     return Observed(
         variable=observed,
         values=values,

@@ -39,7 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.mechanisms.outputs import BlockLikelihood
-from pymc_dirdp.sampling.discrete_noise import compiled
+from pymc_dirdp.sampling.bits import compiled
 
 
 def multiplications(cells: int, reach: int) -> float:

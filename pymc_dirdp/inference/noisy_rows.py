@@ -55,7 +55,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.joint_rows import CompiledRows, JointRows, readonly
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable, number_of, row_prior_of
 from pymc_dirdp.mechanisms.outputs import CellNoise
-from pymc_dirdp.sampling.discrete_noise import compiled
+from pymc_dirdp.sampling.bits import compiled
 
 # Number of waves that are summed at once.
 _WAVES = 16

@@ -5,6 +5,7 @@ pair is the distance of its counts from the prediction of noisy marginals. The s
 a quantile.
 """
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,9 +16,9 @@ from typing import Any, Self, final, override
 
 import numpy as np
 
-from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import MAX_RECORDS, integer, one_of, positive, within
-from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
+from pymc_dirdp.arrays import Integers
+from pymc_dirdp.checks import integer, one_of, positive, within
+from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.literals import AdjacencyName, CountNoise
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
@@ -30,10 +31,9 @@ from pymc_dirdp.privacy.curves import LossCurves, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
-from pymc_dirdp.sampling.discrete_noise import chosen, dyadic_above
+from pymc_dirdp.sampling.discrete_noise import dyadic_above
+from pymc_dirdp.sampling.drawing import EdgesDrawing, Pair, SecretCounts, TreeDrawing
 from pymc_dirdp.signatures import user_facing
-
-type Pair = tuple[int, int]
 
 _LEAST_SCALE, _LARGEST_SCALE = 2.0**-20, 2.0**60
 
@@ -189,57 +189,23 @@ class TreeMechanism(ChoiceMechanism):
         edges : tuple of (int, int)
             Pairs of variables, the smaller first, in rising order.
         """
+        tables = [*marginals, *(pairs[pair] for pair in self.pairs)]
+        return self.prepare(random_seed).of([SecretCounts(counts) for counts in tables])
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """All pairs of variables with more than one category."""
+        return tuple(itertools.combinations(self.variables, 2))
+
+    def prepare(self, random_seed: Seed = None) -> TreeDrawing:
+        """The choice with its noise and its source of randomness, before the records are opened."""
         # The state of the generator advances, so no two draws share randomness.
         rng = None if random_seed is None else generator(random_seed)
-        noisy = [
-            part.release(counts, sampler="exact", random_seed=rng)
-            for part, counts in zip(self.marginals, marginals, strict=True)
-        ]
-        return self.choose_edges(noisy, pairs, Bits(rng))
-
-    def choose_edges(self, noisy: Sequence[Array], pairs: Mapping[Pair, Integers], bits: Bits) -> tuple[Pair, ...]:
-        """Choose the edges, given the noisy marginals."""
-        shares, total = self._predict(noisy)
-        scores = {pair: self._score(pairs[pair], shares, total, pair) for pair in pairs}
-        part_of = {i: i for i in self.variables}
-        edges: list[Pair] = []
-        for _ in range(self.choices):
-            candidates = [(i, j) for i, j in scores if part_of[i] != part_of[j]]
-            candidate_scores = [*(scores[pair] for pair in candidates), self.stop_score(len(candidates))]
-            place = chosen(candidate_scores, Fraction(self.scale), bits)
-            if place == len(candidates):
-                break
-            i, j = candidates[place]
-            edges.append((i, j))
-            part_of = {k: part_of[i] if part == part_of[j] else part for k, part in part_of.items()}
-        return tuple(sorted(edges))
-
-    def stop_score(self, n_candidates: int) -> int:
-        """The score of "no more edges": about the maximum that the noise of the choice reaches among the candidates."""
-        return math.ceil(self.scale * math.log(n_candidates))
-
-    def _predict(self, noisy: Sequence[Array]) -> tuple[dict[int, Array], float]:
-        """The shares of all variables and the number of records, estimated from the noisy marginals."""
-        counts = {i: np.clip(z, 0.0, MAX_RECORDS) for i, z in zip(self.variables, noisy, strict=True)}
-        total = float(np.clip(np.mean([np.sum(z) for z in noisy]), 0.0, MAX_RECORDS))
-        return {i: (z + 1e-9) / np.sum(z + 1e-9) for i, z in counts.items()}, total
-
-    def _score(self, cells: Integers, shares: Mapping[int, Array], total: float, pair: Pair) -> int:
-        """The l1 distance of a pair's counts from the prediction, minus its mean for independent variables."""
-        first, second = (shares[k] for k in pair)
-        expected = total * np.outer(first, second).ravel()
-        rounded = np.round(expected)
-        # All other terms are functions of the noisy marginals, which are published.
-        distance = int(np.abs(np.asarray(cells).ravel().astype(np.int64) - rounded.astype(np.int64)).sum())
-        spread = np.outer(1 - first, 1 - second).ravel() * expected
-        noise = self.marginals[0].noise_sd ** 2 * np.add.outer(first**2, second**2).ravel()
-        variance = np.where(rounded > 0, spread + noise, np.minimum(expected**2, spread + noise))
-        # The error of a cell that is predicted to be empty is its count.
-        # The mean absolute value of a normal variable is its standard deviation times this.
-        mean_size = math.sqrt(2 / math.pi)
-        mean = np.where(rounded > 0, mean_size * np.sqrt(variance), expected).sum()
-        noise_reach = math.sqrt(2 * math.log(len(self.variables) ** 2 / 2) * (1 - mean_size**2) * variance.sum())
-        return distance - math.floor(min(float(mean) + noise_reach, float(MAX_RECORDS)))
+        noise = {
+            i: marginal.prepare(1, sampler="exact", random_seed=rng)
+            for i, marginal in zip(self.variables, self.marginals, strict=True)
+        }
+        return TreeDrawing(noise, self.pairs, self.marginals[0].noise_sd, Fraction(self.scale), Bits(rng))
 
 
 @user_facing
@@ -397,19 +363,9 @@ class QuantilesMechanism(ChoiceMechanism):
         -------
         edges : tuple of int
         """
-        bits = Bits(None if random_seed is None else generator(random_seed))
-        # Scores are integers, so there is no rounding.
-        scale = Fraction(self.scale) * self.n_bins
-        return tuple(sorted({chosen(scores, scale, bits) for scores in self.scores(counts)}))
+        return self.prepare(random_seed).of([SecretCounts(counts)])
 
-    def scores(self, counts: Integers) -> list[list[int]]:
-        """The scores of all candidates for each edge, times `n_bins`. **Secret.**"""
-        counts = np.asarray(counts)
-        if counts.shape != (self.n_candidates + 1,) or counts.dtype.kind not in "iu":
-            raise DataError(
-                f"Expected {self.n_candidates + 1} integers, the numbers of records between {self.n_candidates} "
-                "candidates."
-            )
-        running = np.cumsum(counts).tolist()
-        below, total = running[:-1], running[-1]
-        return [[-abs(self.n_bins * c - edge * total) for c in below] for edge in range(1, self.n_bins)]
+    def prepare(self, random_seed: Seed = None) -> EdgesDrawing:
+        """The choice with its source of randomness, before the records are opened."""
+        bits = Bits(None if random_seed is None else generator(random_seed))
+        return EdgesDrawing(self.n_bins, self.n_candidates, Fraction(self.scale), bits)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MAX_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
+from pymc_dirdp.checks import MAX_RECORDS, at_least, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.literals import AdjacencyName, Sampler
 from pymc_dirdp.mechanisms.audit_distributions import dirichlet_distributions
@@ -24,8 +24,9 @@ from pymc_dirdp.privacy.divergences import renyi_add, renyi_remove
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
 from pymc_dirdp.privacy.unit import MAX_PARAMETER, MIN_PARAMETER, dominating_pair, is_binary_row
-from pymc_dirdp.sampling.bits import Bits, Seed
-from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps, positive_frequencies, urn_counts
+from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.sampling.drawing import DirichletDrawing, SecretCounts, exact_sum
+from pymc_dirdp.sampling.exact import default_steps, fewest_steps, positive_frequencies, urn_counts
 from pymc_dirdp.sampling.fast import fast_dirichlet
 from pymc_dirdp.signatures import user_facing
 
@@ -50,21 +51,6 @@ class DirichletDraws(Mechanism):
     @abc.abstractmethod
     def _parameters(self, secret: Array) -> Array:
         """The parameters of the Dirichlet distribution for validated counts."""
-
-    @abc.abstractmethod
-    def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
-        """Draws from the urn; None means the default number of steps."""
-
-    def _draws(
-        self, secret: Array, *, draws: int, sampler: Sampler, steps: int | None, random_seed: Seed, least: float
-    ) -> Array:
-        """Draws for validated counts; `least` is a public lower bound of all parameters."""
-        draws = integer(1, released_draws=draws)
-        steps = self.checked_steps(steps, self.checked_sampler(sampler))
-        source = self._source(sampler, random_seed)
-        if isinstance(source, Bits):
-            return self._urn_draws(secret, draws, steps, source)
-        return fast_dirichlet(self._parameters(secret), draws, source, least=least)
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
@@ -332,10 +318,6 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     def _parameters(self, secret: Array) -> Array:
         return np.asarray(self.r * secret + self.alpha)
 
-    @override
-    def check(self, counts: ArrayLike) -> Array:
-        return checked_counts(counts, self.alpha.shape, self.min_count, self.n_records)
-
     def sample(
         self,
         counts: ArrayLike,
@@ -373,20 +355,24 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         ----------
         Theory, section 11, for the exact sampler.
         """
-        secret, least = self.check(counts), float(self.alpha.min())
-        return self._draws(
-            secret, draws=released_draws, sampler=sampler, steps=steps, random_seed=random_seed, least=least
-        )
-
-    @override
-    def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
-        if self._is_constant:
-            return np.ones((draws, *self.alpha.shape))
-        if steps is None:
-            public = adjacency_by_name(self.adjacency).records_are_public
+        secret, steps = SecretCounts(counts), self.checked_steps(steps, self.checked_sampler(sampler))
+        if steps is None and self._is_urn(sampler):
             # Integers, because the rounding of a sum of doubles may depend on the cells of the records.
-            steps = self.default_steps(sum(map(int, secret.ravel().tolist())) if public else None)
-        return exact_dirichlet(self.alpha, self.r, secret, steps=steps, draws=draws, bits=bits)
+            public = adjacency_by_name(self.adjacency).records_are_public
+            steps = self.default_steps(exact_sum(self.check(counts)) if public else None)
+        return self._prepared(released_draws, sampler, random_seed, steps).of(secret)[0]
+
+    def _prepared(self, draws: int, sampler: Sampler, random_seed: Seed, steps: int | None) -> DirichletDrawing:
+        return DirichletDrawing(
+            self.shape,
+            self.min_count,
+            self.n_records,
+            self.alpha,
+            self.r,
+            integer(1, released_draws=draws),
+            self._source(sampler, random_seed),
+            steps,
+        )
 
     def default_steps(self, n_records: int | None) -> int:
         """Public number of steps of the exact sampler, for a grid that adds 1 % to the variance of a draw.
@@ -414,11 +400,10 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         return self.default_steps(n_records) if sampler == "exact" else None
 
     @override
-    def draw(
-        self, counts: ArrayLike, n: int, *, sampler: Sampler, random_seed: Seed = None, n_records: int | None = None
-    ) -> Draws:
-        options: Any = {"sampler": sampler, "random_seed": random_seed, "steps": self.steps(sampler, n_records)}
-        return Draws({DRAWS: self.sample(counts, released_draws=n, **options)})
+    def prepare(
+        self, released_draws: int, *, sampler: Sampler, random_seed: Seed = None, n_records: int | None = None
+    ) -> DirichletDrawing:
+        return self._prepared(released_draws, sampler, random_seed, self.steps(sampler, n_records))
 
     @override
     def read_output(self, facts: Mapping[str, Any], table: str, *, n: int, of_success: bool) -> Output:

@@ -18,9 +18,9 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.literals import AdjacencyName, Sampler
 from pymc_dirdp.mechanisms.base import FileField
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
-from pymc_dirdp.mechanisms.noise import LEAST, MOST, Noise, Whole, noisy_counts, round_scale_up
+from pymc_dirdp.mechanisms.noise import LEAST, MOST, Noise, Whole, round_scale_up
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts, records_between
-from pymc_dirdp.mechanisms.outputs import BlockLikelihood, JointLikelihoods, NoisyTable, Output, RowLikelihood
+from pymc_dirdp.mechanisms.outputs import BlockLikelihood, JointLikelihoods, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.balls import Ball, JointBalls
 from pymc_dirdp.numerics.roots import log_ratio_to_budget, round_up, safe_root
@@ -30,6 +30,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits, Seed
+from pymc_dirdp.sampling.drawing import AddedNoise
 from pymc_dirdp.sampling.geometric import fast_joint_noise, joint_noise
 from pymc_dirdp.signatures import user_facing
 
@@ -369,23 +370,23 @@ class JointTableMechanism(NoisyCounts):
         )
 
     @override
-    def draw_together(
+    def prepare_together(
         self,
         others: Sequence["JointTableMechanism"],  # type: ignore[override]  # Anyone who shares its noise is of its class.
-        counts: Sequence[ArrayLike],
         *,
         sampler: Sampler,
         random_seed: Seed = None,
-    ) -> list[Output]:
+    ) -> list[AddedNoise]:
         if not self.shares_with(others):
             raise ArgumentError("Expected exactly the tables that share one joint noise.")
         tables = [self, *others]
+        sizes = [table.prior.size for table in tables]
         joint = self._noise_of([block for table in tables for block in table.own_blocks], self.scale)
-        cells = np.concatenate([table.check(x).ravel() for table, x in zip(tables, counts, strict=True)])
-        noise = joint.draw(cells.shape, self._source(sampler, random_seed))
-        parts = np.split(noisy_counts(cells, noise), np.cumsum([table.prior.size for table in tables])[:-1])
+        noise = joint.draw((sum(sizes),), self._source(sampler, random_seed))
+        parts = np.split(noise, np.cumsum(sizes)[:-1])
         return [
-            NoisyTable({table.publishes: part.reshape(table.shape)}) for table, part in zip(tables, parts, strict=True)
+            AddedNoise(table.shape, 0.0, None, (((), part.reshape(table.shape)),))
+            for table, part in zip(tables, parts, strict=True)
         ]
 
     @override

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, NoReturn, Self, final, override
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MAX_RECORDS, integer, one_of
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.checks import integer, one_of
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.literals import CountNoise, Sampler, options_of
 from pymc_dirdp.mechanisms.base import FileField
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussian
@@ -18,7 +18,7 @@ from pymc_dirdp.mechanisms.noise import Noise, NoisyMarginal
 from pymc_dirdp.mechanisms.noisy_counts import NoisyMarginals
 from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.signatures import user_facing
 
 NOISES: tuple[CountNoise, ...] = options_of(CountNoise)
@@ -169,26 +169,9 @@ class MarginalsMechanism(NoisyMarginals):
     def totals_by_marginal(self, output: Array) -> list[list[float]]:
         return [[float(part.sum())] for part in self._split(output)]
 
-    @override
-    def check(self, counts: ArrayLike) -> Array:
-        table = super().check(counts)
-        # Sums over rows are exact up to this number.
-        if sum(map(int, table.ravel().tolist())) > MAX_RECORDS:
-            raise DataError("The counts add up to more than 2**53 records, the maximum.")
-        return table
-
     def release(self, counts: ArrayLike, *, sampler: Sampler = "exact", random_seed: Seed = None) -> dict[str, Array]:
         """The noisy counts of each marginal, by their names in a release; arguments as for noisy tables."""
-        # The state of the generator advances, so no two marginals share noise.
-        rng = None if random_seed is None else generator(random_seed)
-        parts = zip(self.published_axes, self.noisy_marginals, self.marginals_of(self.check(counts)), strict=True)
-        return {name: part.noisy(counts, (), self._source(sampler, rng)) for name, part, counts in parts}
-
-    @override
-    def draw(
-        self, counts: ArrayLike, n: int, *, sampler: Sampler, random_seed: Seed = None, n_records: int | None = None
-    ) -> Marginals:
-        return Marginals(self.release(counts, sampler=sampler, random_seed=random_seed))
+        return dict(self.draw(counts, 1, sampler=sampler, random_seed=random_seed).published)
 
     @property
     @override

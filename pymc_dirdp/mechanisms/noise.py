@@ -23,6 +23,7 @@ from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import dyadic_above
+from pymc_dirdp.sampling.drawing import noisy_counts
 
 Whole = NDArray[Any]
 
@@ -215,28 +216,6 @@ class NoisyMarginal:
         changed = x != y
         changed_outputs = outputs[..., changed]
         return self.noise.log_ratio(changed_outputs - x[changed], changed_outputs - y[changed])
-
-
-def noisy_counts(counts: Array, noise: Whole, *, largest: float = 2.0**1000) -> Array:
-    """Counts plus noise, clipped to `largest`, so that sums over a table do not overflow.
-
-    Noise of Python integers is added without rounding, and the sum is rounded once, to a double.
-    """
-    if noise.dtype.kind == "f":
-        return np.clip(counts + noise, -largest, largest)
-    try:
-        extra = noise.astype(np.int64)
-    except OverflowError:
-        extra = None
-    # Counts are at most 2**53, so these sums are 64-bit integers.
-    if extra is not None and extra.min(initial=0) > -(2**62) and extra.max(initial=0) < 2**62:
-        return (counts.astype(np.int64) + extra).astype(np.float64)
-    most, integers = int(largest), np.broadcast_to(counts, noise.shape)
-    sums = [
-        max(-most, min(int(count) + z, most))
-        for count, z in zip(integers.ravel().tolist(), noise.ravel().tolist(), strict=True)
-    ]
-    return np.array([float(value) for value in sums]).reshape(noise.shape)
 
 
 @final

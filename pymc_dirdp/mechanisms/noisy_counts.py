@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MAX_RECORDS, checked_counts, integer, one_of, positive_array
+from pymc_dirdp.checks import MAX_RECORDS, integer, one_of, positive_array
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.literals import AdjacencyName, Postprocess, Sampler, options_of
 from pymc_dirdp.mechanisms.base import FileField
 from pymc_dirdp.mechanisms.noise import Noise, NoisyMarginal
-from pymc_dirdp.mechanisms.outputs import CellNoise, Measured, NoisyTable, Output, RowLikelihood
+from pymc_dirdp.mechanisms.outputs import CellNoise, Measured, Output, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism, neighbouring_tables
 from pymc_dirdp.numerics.roots import log_ratio_to_budget
 from pymc_dirdp.privacy.composition import Composition
@@ -28,7 +28,8 @@ from pymc_dirdp.privacy.curves import LossCurves, NoLoss
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
-from pymc_dirdp.sampling.bits import Bits, Seed, generator
+from pymc_dirdp.sampling.bits import Seed, generator
+from pymc_dirdp.sampling.drawing import AddedNoise
 from pymc_dirdp.sampling.fast import dirichlet
 
 POSTPROCESSES: tuple[Postprocess, ...] = options_of(Postprocess)
@@ -90,9 +91,6 @@ class ReleasedCounts(TableMechanism):
     prior: Array
 
     @abc.abstractmethod
-    def _released(self, counts: NDArray[Any], source: np.random.Generator | Bits) -> NDArray[Any]:
-        """The release of validated counts: in floating point from a generator, or exact from bits."""
-
     def release(self, counts: ArrayLike, *, sampler: Sampler = "exact", random_seed: Seed = None) -> NDArray[Any]:
         """Release counts; the guarantee covers the result. Shape of `prior`; noisy counts may be negative.
 
@@ -111,15 +109,6 @@ class ReleasedCounts(TableMechanism):
         -----
         The running time of exact noise depends on the noise, and not on the counts.
         """
-        return self._released(self.check(counts), self._source(sampler, random_seed))
-
-    @override
-    def draw(
-        self, counts: ArrayLike, n: int, *, sampler: Sampler, random_seed: Seed = None, n_records: int | None = None
-    ) -> NoisyTable:
-        # The guarantee covers the released counts, so they are published; draws from them are post-processing.
-        released = self.release(counts, sampler=sampler, random_seed=random_seed)
-        return NoisyTable({self.publishes: np.asarray(released, dtype=np.float64)})
 
     def postprocessed(self, output: Array) -> Array:
         """Released counts made nonnegative, if necessary. Shape (..., *prior.shape)."""
@@ -255,21 +244,30 @@ class NoisyMarginals(TableMechanism):
     def marginals_of(self, counts: NDArray[Any]) -> list[NDArray[Any]]:
         """The counts of each marginal; leading axes stay."""
         lead = counts.ndim - self.prior.ndim
-        all_axes = range(self.prior.ndim)
-        others = [
-            tuple(lead + axis for axis in all_axes if axis not in marginal.axes) for marginal in self.noisy_marginals
-        ]
-        return [counts.sum(axis=axes) if axes else counts for axes in others]
+        shifted = [tuple(lead + axis for axis in axes) for axes in self._summed_axes]
+        return [counts.sum(axis=axes) if axes else counts for axes in shifted]
+
+    @property
+    def _summed_axes(self) -> list[tuple[int, ...]]:
+        """The axes of the table over which each marginal sums."""
+        axes = range(self.prior.ndim)
+        return [tuple(axis for axis in axes if axis not in marginal.axes) for marginal in self.noisy_marginals]
+
+    @override
+    def prepare(
+        self, released_draws: int, *, sampler: Sampler, random_seed: Seed = None, n_records: int | None = None
+    ) -> AddedNoise:
+        # The state of the generator advances, so no two marginals share noise.
+        rng = None if random_seed is None else generator(random_seed)
+        noises = [marginal.noise_for((), self._source(sampler, rng)) for marginal in self.noisy_marginals]
+        marginals = tuple(zip(self._summed_axes, noises, strict=True))
+        return AddedNoise(self.shape, self.min_count or 0.0, self.assumed_records, marginals)
 
     @property
     @override
     def log_no_noise(self) -> float:
         nothing = [(marginal, np.zeros(marginal.shape)) for marginal in self.noisy_marginals]
         return math.fsum(min(float(marginal.log_likelihood(zeros, zeros)), 0.0) for marginal, zeros in nothing)
-
-    @override
-    def check(self, counts: ArrayLike) -> Array:
-        return checked_counts(counts, self.shape)
 
     @override
     def measured(self, output: Output) -> list[Measured]:
@@ -514,8 +512,8 @@ class NoisyCounts(ReleasedCounts, NoisyMarginals):
         return f"{self.noise.name} noise of standard deviation {self.noise_sd:.4g}"
 
     @override
-    def _released(self, counts: Array, source: np.random.Generator | Bits) -> Array:
-        return self.noisy_marginals[0].noisy(counts, (), source)
+    def release(self, counts: ArrayLike, *, sampler: Sampler = "exact", random_seed: Seed = None) -> Array:
+        return self.draw(counts, 1, sampler=sampler, random_seed=random_seed).published[self.publishes]
 
     @override
     def posterior_parameters(self, counts: NDArray[np.int64], rng: np.random.Generator) -> Array:

@@ -9,7 +9,6 @@ from typing import Self, final, override
 
 import numpy as np
 
-from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import integer, one_of, positive, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.literals import AdjacencyName, CountNoise
@@ -22,6 +21,7 @@ from pymc_dirdp.privacy.curves import LossCurves, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.drawing import PairsDrawing
 from pymc_dirdp.signatures import user_facing
 
 # A fit uses matrices of all categories by all categories.
@@ -187,10 +187,11 @@ class PairsMechanism(PrivacyCurves):
     def _all_curves(self) -> LossCurves:
         return self.curves_of(self.drawn_noise)
 
-    def measured(self, counts: Integers, bits: Bits) -> Integers:
-        """Add exact noise to the counts of a table. The counts are **secret**."""
+    def prepare(self, bits: Bits) -> PairsDrawing:
+        """Exact noise for all tables, before the records are opened."""
         # Python integers do not overflow.
-        return np.array(counts.astype(object) + self.drawn_noise.exact(counts.shape, bits), dtype=np.int64)
+        noises = (self.drawn_noise.exact(self.shape(table), bits) for table in self.tables)
+        return PairsDrawing(tuple(np.array(noise, dtype=np.int64) for noise in noises))
 
     @property
     def summary(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, override
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
@@ -16,6 +16,7 @@ from pymc_dirdp.mechanisms.outputs import Measured, NoisyTable, Output, RowLikel
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
 from pymc_dirdp.sampling.bits import Seed
+from pymc_dirdp.sampling.drawing import Drawing, Published, SecretCounts, checked_counts
 from pymc_dirdp.texts.codec import facts_of, field_of
 
 
@@ -225,22 +226,20 @@ class TableMechanism(Mechanism):
                 )
         return self.row_likelihoods(output, steps=steps)
 
-    @abc.abstractmethod
-    def check(self, counts: ArrayLike) -> NDArray[Any]:
-        """Validate the counts and return them as an array. No other method raises errors that depend on the counts."""
+    def check(self, counts: ArrayLike) -> Array:
+        """Validate the counts and return them as doubles. They are **secret**, and no error shows one."""
+        return checked_counts(counts, self.shape, self.min_count or 0.0, self.assumed_records)
 
     @abc.abstractmethod
-    def draw(
-        self, counts: ArrayLike, n: int, *, sampler: Sampler, random_seed: Seed = None, n_records: int | None = None
-    ) -> Output:
-        """Draw the output that is published.
+    def prepare(
+        self, released_draws: int, *, sampler: Sampler, random_seed: Seed = None, n_records: int | None = None
+    ) -> Drawing:
+        """The draw of an output with its noise or its source of randomness, before the records are opened.
 
         Parameters
         ----------
-        counts : array_like of integers
-            The secret.
-        n : int
-            Number of draws.
+        released_draws : int
+            Number of draws. A mechanism that releases noisy counts releases them once.
         sampler : {"exact", "fast"}
         random_seed : int, SeedSequence, Generator or None
             None uses entropy from the operating system.
@@ -248,20 +247,26 @@ class TableMechanism(Mechanism):
             The public or planned number of records.
         """
 
+    def prepare_together(
+        self, others: "Sequence[TableMechanism]", *, sampler: Sampler, random_seed: Seed = None
+    ) -> Sequence[Drawing]:
+        """As :meth:`prepare`, for this table and all others that share its noise, in this order."""
+        raise ArgumentError(f"{type(self).__name__} does not share noise with other tables.")
+
+    def output_of(self, drawn: Sequence[Published]) -> Output:
+        """The output that is published, from the arrays of a drawing."""
+        return self.output_kind(dict(zip(self.published_axes, drawn, strict=True)))
+
+    def draw(
+        self, counts: ArrayLike, n: int, *, sampler: Sampler, random_seed: Seed = None, n_records: int | None = None
+    ) -> Output:
+        """Draw the output that is published. `counts` are **secret**; other arguments as for :meth:`prepare`."""
+        drawing = self.prepare(n, sampler=sampler, random_seed=random_seed, n_records=n_records)
+        return self.output_of(drawing.of(SecretCounts(counts)))
+
     def shares_with(self, others: "Sequence[TableMechanism]") -> bool:
         """Whether the other mechanisms are exactly those that share its noise."""
         return False
-
-    def draw_together(
-        self,
-        others: "Sequence[TableMechanism]",
-        counts: Sequence[ArrayLike],
-        *,
-        sampler: Sampler,
-        random_seed: Seed = None,
-    ) -> list[Output]:
-        """As :meth:`draw`, for this table and all others that share its noise, in this order."""
-        raise ArgumentError(f"{type(self).__name__} does not share noise with other tables.")
 
     def steps(self, sampler: Sampler, n_records: int | None) -> int | None:
         """Public number of steps of the urn; None if the sampler is not an urn."""

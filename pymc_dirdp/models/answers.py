@@ -10,7 +10,6 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
-from pymc_dirdp.errors import DataError
 from pymc_dirdp.models.graph import Node
 
 
@@ -73,24 +72,3 @@ class Answers:
             # Add each question to all combinations of the earlier ones, so that each sum is formed once.
             total = (total[:, :, None] + log_probs[:, question, values][:, None, :]).reshape((log_probs.shape[0], -1))
         return total
-
-    def codes(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """**Secret**: the number of each person's combination.
-
-        Parameters
-        ----------
-        values : array of int, shape (people, questions)
-            The numbers of the values of the answers.
-
-        Raises
-        ------
-        DataError
-            If an answer has a probability of 0.
-        """
-        codes = np.zeros(len(values), dtype=np.int64)
-        for answers, possible in zip(values.T, self.values_by_question, strict=True):
-            place = np.searchsorted(possible, answers).clip(max=len(possible) - 1)
-            if np.any(possible[place] != answers):
-                raise DataError(f"Some answer in {self.name!r} has a probability of 0 in the model. Check the data.")
-            codes = codes * len(possible) + place
-        return codes

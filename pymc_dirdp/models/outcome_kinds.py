@@ -7,13 +7,23 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 
-from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.models.graph import Node, evaluate, is_random, is_stored, operation, parameters, same_data, stored_shape
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.models.counted import NumbersReading
+from pymc_dirdp.models.graph import (
+    Node,
+    evaluate,
+    is_random,
+    is_stored,
+    operation,
+    parameters,
+    same_data,
+    source_of,
+    stored_shape,
+)
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.model_options import TRIALS, ModelOptions, axes_of, core_of, model_question, model_refusal
 from pymc_dirdp.models.outcomes import (
@@ -190,15 +200,10 @@ def _trials(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, o
         labels = (1, 0)
     options.check_cells(name, n_rows * len(labels))
 
-    def read(records: pm.Model) -> NDArray[np.int64]:
-        whole = _numbers(name, records)
-        counts = whole.reshape(n_rows, -1) if core else np.stack([whole, n_trials - whole], axis=-1).reshape(n_rows, 2)
-        if np.any(counts < 0) or np.any(counts.sum(axis=1) != n_trials.ravel()):
-            raise DataError(f"The observations of {name!r} are not counts of its trials. Check the data.")
-        return counts
-
+    source = source_of(stored_observations(rv, model))
+    reading = NumbersReading(name, source, n_trials, bool(core), (), rv.type.dtype)
     totals = tuple(n_trials.ravel().astype(int).tolist()) if options.records_are_public else None
-    return Outcomes(name, "trials", labels, tuple(range(n_rows)), logs, None, totals, None, read)
+    return Outcomes(name, "trials", labels, tuple(range(n_rows)), logs, None, totals, None, reading)
 
 
 # Each observation is a number of people.
@@ -218,19 +223,6 @@ def _counts(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inputs, o
     log_p = log_probability(rv, value, model, inputs)
     refuse_observed_elsewhere(name, log_p, model)
 
-    def read(records: pm.Model) -> NDArray[np.int64]:
-        values = _numbers(name, records)
-        if not any(np.isfinite(logs).all() for logs in inputs.at_points(log_p, (value, values.astype(rv.type.dtype)))):
-            raise DataError(f"The observations of {name!r} have a probability of 0 in the model. Check the data.")
-        return values.reshape(size)
-
-    return Outcomes(name, "counts", tuple(range(size)), (0,), log_p, value, None, None, read)
-
-
-def _numbers(name: str, records: pm.Model) -> NDArray[np.int64]:
-    """The observations as integers >= 0, or an error that shows none of them."""
-    values = np.asarray(evaluate(stored_observations(records[name], records)))
-    proper = values.dtype.kind in "biuf" and np.all(np.isfinite(values) & (values >= 0) & (values == np.floor(values)))
-    if not proper:
-        raise DataError(f"The observations of {name!r} are not all numbers of people. Check the data.")
-    return values.astype(np.int64)
+    source = source_of(stored_observations(rv, model))
+    reading = NumbersReading(name, source, None, False, inputs.compiled_at_points(log_p, value), rv.type.dtype)
+    return Outcomes(name, "counts", tuple(range(size)), (0,), log_p, value, None, None, reading)

@@ -11,6 +11,7 @@ import math
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -26,8 +27,9 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, unflatten_index_variables
 
-from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, UnsupportedModelError, missing_values
+from pymc_dirdp.errors import ArgumentError, DirdpError, UnsupportedModelError, missing_values
 from pymc_dirdp.models.answers import Answers
+from pymc_dirdp.models.counted import AnswersReading, JointReading, NumbersReading, OutcomesReading
 from pymc_dirdp.models.finite_gradients import with_finite_gradient
 from pymc_dirdp.models.graph import (
     FAILURES,
@@ -40,6 +42,7 @@ from pymc_dirdp.models.graph import (
     operation,
     rebuild,
     same_data,
+    source_of,
     stored_array,
     stored_shape,
 )
@@ -114,16 +117,21 @@ class Inputs:
             variable = graph_replace([variable], {self.effect.variable: self.effect.formula}, strict=False)[0]
         return graph_replace([variable], self.by_variable, strict=False)[0]
 
-    def function(self, graph: Node, *others: Node) -> Callable[..., list[NDArray[np.float64]]]:
-        """A function of other inputs or stored arrays that returns the values of a graph at all points."""
+    def compiled_at_points(self, graph: Node, *others: Node) -> tuple[Callable[..., Any], ...]:
+        """For each point, a function of other inputs or stored arrays that returns the value of a graph."""
         places = {node: node.type() for node in others}
         compiled = compile_plain(
             [*self.by_variable.values(), *places.values()], graph_replace([graph], places, strict=False)[0]
         )
+        return tuple(partial(compiled, *point) for point in self.points)
+
+    def function(self, graph: Node, *others: Node) -> Callable[..., list[NDArray[np.float64]]]:
+        """A function of other inputs or stored arrays that returns the values of a graph at all points."""
+        compiled = self.compiled_at_points(graph, *others)
 
         def values_at_points(*values: Any) -> list[NDArray[np.float64]]:
             with np.errstate(all="ignore"):
-                return [np.asarray(compiled(*point, *values)) for point in self.points]
+                return [np.asarray(at_point(*values)) for at_point in compiled]
 
         return values_at_points
 
@@ -156,9 +164,8 @@ class Outcomes:
         The public numbers of records of the rows; None if they are private.
     n_records : int or None
         The number of records where one observation is one person; None elsewhere.
-    read : callable
-        Reads the records of a model, which nothing else does. Returns the counts; if one observation is one person, the
-        numbers of the row and the outcome of each record.
+    reading : AnswersReading, JointReading or NumbersReading
+        How to count its records.
     """
 
     name: str
@@ -169,21 +176,12 @@ class Outcomes:
     value: Node | None
     totals: tuple[int, ...] | None
     n_records: int | None
-    read: Callable[[pm.Model], Any]
+    reading: OutcomesReading
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """The public numbers of records of the rows, or of all rows together."""
         return (self.n_records or 0,) if self.totals is None else self.totals
-
-    def counts(self, records: pm.Model) -> NDArray[np.int64]:
-        """The counts of the records of a model."""
-        cells = self.read(records)
-        if self.kind != "records":
-            return np.asarray(cells)
-        counts = np.zeros((len(self.rows), len(self.labels)), dtype=np.int64)
-        np.add.at(counts, cells, 1)
-        return counts
 
 
 def n_row_arrays(graph: Iterable[Node], n: int, rv: Node) -> list[Node]:
@@ -370,27 +368,20 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     if effect is not None:
         rows = rows.reshape((total_rows, len(effect.nodes), len(labels)))
 
-    def read(records: pm.Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        observed = np.asarray(evaluate(stored_observations(records[name], records)))
-        observed = np.moveaxis(observed, axis, 0) if questions else observed
-        codes = _codes(name, observed.reshape(-1, *shape[len(batch) :]), support)
-        if answers is not None:
-            codes = answers.codes(codes.reshape(len(observed), math.prod(questions)))
-        row = pattern
-        for array, length in zip(private, levels, strict=True):
-            levels_of_records = evaluate(array).astype(np.int64)
-            if np.any(levels_of_records < 0) or np.any(levels_of_records >= length):
-                raise DataError(
-                    f"Some code of {array.name!r} is missing, or is not one of 0, ..., {length - 1}, as levels= says. "
-                    "Subtract 1 from codes that begin at 1."
-                )
-            row = row * length + levels_of_records
-        return row, codes
-
+    reading = AnswersReading(
+        name,
+        source_of(stored_observations(rv, model)),
+        (total_rows, len(labels)),
+        support,
+        pattern,
+        axis,
+        None if answers is None else answers.values_by_question,
+        tuple((str(array.name), source_of(array), length) for array, length in zip(private, levels, strict=True)),
+    )
     totals = tuple(np.bincount(pattern).tolist()) if options.records_are_public and not private else None
     code_labels = {array: _labels_of_codes(array, rv, model, inputs) for array in tables}
     return Outcomes(
-        name, "records", labels, _row_labels(tables, total_rows, code_labels), rows, None, totals, n or 1, read
+        name, "records", labels, _row_labels(tables, total_rows, code_labels), rows, None, totals, n or 1, reading
     )
 
 
@@ -501,18 +492,10 @@ def jointly_observed(outcomes: Sequence[Outcomes], options: ModelOptions) -> Out
         ",".join(str(outcome.labels[k]) for outcome, k in zip(outcomes, entries, strict=True)) for entries in places
     )
 
-    def read(records: pm.Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        by_question = [outcome.read(records) for outcome in outcomes]
-        if len({len(numbers) for _, numbers in by_question}) > 1:
-            raise DataError(f"The variables of {name!r} are not answers of the same people: their numbers differ.")
-        codes = np.zeros_like(by_question[0][1])
-        for outcome, (_, numbers) in zip(outcomes, by_question, strict=True):
-            codes = codes * len(outcome.labels) + numbers
-        rows_of_records: NDArray[np.int64] = np.stack([row for row, _ in by_question]).max(axis=0)
-        return rows_of_records, codes
-
+    parts = [outcome.reading for outcome in outcomes if not isinstance(outcome.reading, NumbersReading)]
+    reading = JointReading(name, tuple(parts), (rows, cells))
     totals, n_records = largest.totals, largest.n_records
-    return Outcomes(name, "records", labels, largest.rows, log_p, None, totals, n_records, read)
+    return Outcomes(name, "records", labels, largest.rows, log_p, None, totals, n_records, reading)
 
 
 def _covariates(
@@ -789,21 +772,3 @@ def _check_records(
             for computed, reference in zip(short, expected, strict=True):
                 if not np.allclose(computed[places][..., k], reference, rtol=1e-9, atol=1e-9):
                     raise _per_record(name)
-
-
-def _codes(name: str, values: NDArray[Any], support: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The position of each observation among the values, or an error that shows none of them."""
-    wrong = DataError(
-        f"Some observation of {name!r} is missing, or is a value that its distribution cannot have. Check the data. "
-        "Categories are coded from 0, so subtract 1 from answers of 1 to 5."
-    )
-    if values.dtype.kind not in "biuf" or not np.all(np.isfinite(values)):
-        raise wrong
-    # The size is written out, because there may be no record.
-    flat, known = (array.reshape(len(array), math.prod(array.shape[1:])) for array in (values, support))
-    codes = np.full(len(flat), -1, dtype=np.int64)
-    for k, array in enumerate(known):
-        codes[(flat == array).all(axis=1)] = k
-    if np.any(codes < 0):
-        raise wrong
-    return codes

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import Sum
 
+from pymc_dirdp.accounting.opening import CountRules, parts_of
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import DataError
 from pymc_dirdp.models.contributions import contribution_of_record
@@ -84,7 +84,7 @@ def check_public(
         try:
             arrays = [read_counts([other for other in observations if other.table is observations[i].table])]
             if observations[i].kind.trials is not None:
-                records = observations[i].records().records
+                records = observations[i].reading.records().records
                 assert records is not None
                 arrays.append(records)
         except DataError:
@@ -214,7 +214,10 @@ def _source(
         # Compare with the counts of one category or of all others, of the first few or of the last few, in each row of
         # the table or for each observation. Other sums are not recognised.
         if any(same_data(array, known) for array in several for known in other.arrays) or any(
-            same_numbers(array, part) for cell_counts in counts(i) for part in _parts(cell_counts) for array in several
+            same_numbers(array, part)
+            for cell_counts in counts(i)
+            for part in parts_of(cell_counts)
+            for array in several
         ):
             return other.name
     return None
@@ -249,106 +252,36 @@ def _holds_several(array: Node) -> bool:
     return np.size(evaluate(array)) > 1
 
 
-def _parts(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """The counts of one category, of all others, of the first few and of the last few."""
-    total = counts.sum(axis=-1)
-    for k in range(counts.shape[-1]):
-        yield counts[..., k]
-        yield total - counts[..., k]
-        if k > 0:
-            yield counts[..., :k]
-            yield counts[..., k:]
+def count_rules(tables: Sequence[Table], options: UnitOptions, arrays: Sequence[NDArray[Any]] = ()) -> CountRules:
+    """What the counts of these tables must not equal. `arrays` are public, in addition to the priors."""
+    names = {likelihood.name for table in tables for likelihood in table.likelihoods}
+    stages = (
+        table.name
+        for table in tables
+        if options.n_records_is_public
+        and not options.unit
+        and not {likelihood.name for likelihood in table.likelihoods} <= set(options.public)
+    )
+    priors = [table.prior for table in tables] if set(options.public) <= names else []
+    return CountRules(
+        frozenset(stages),
+        (*(array for prior in priors for array in (prior, *np.moveaxis(prior, -1, 0))), *arrays),
+        {table.name: tuple(_axes_in_any_order(table)) for table in tables},
+    )
 
 
-def check_counts(tables: Sequence[Table], counts: Mapping[str, NDArray[np.int64]], options: UnitOptions) -> None:
-    """Refuse public numbers that equal counts. This reads the counts, so it comes after the charge.
-
-    Raises
-    ------
-    DataError
-        If there are such numbers. The error names a table and no number.
-    """
-    for table in tables if options.n_records_is_public and not options.unit else ():
-        if not {likelihood.name for likelihood in table.likelihoods} <= set(options.public):
-            _refuse_stages(table.name, counts[table.name])
-    if set(options.public) <= {likelihood.name for table in tables for likelihood in table.likelihoods}:
-        priors = [table.prior for table in tables]
-        refuse_copies([array for prior in priors for array in (prior, *np.moveaxis(prior, -1, 0))], counts)
+def _axes_in_any_order(table: Table) -> Iterator[int]:
+    """The axes with at least four labels that are not in an order of their own."""
+    for axis, dim in enumerate(table.dims or ()):
+        labels = None if dim is None else table.coords[dim]
+        # Counts of fewer labels often descend by chance: those of three labels in one of six cases.
+        if labels is not None and len(labels) >= 4 and not _in_order_of_their_own(labels):
+            yield axis
 
 
-def refuse_copies(
-    arrays: Iterable[NDArray[Any]], counts: Mapping[str, NDArray[np.int64]], *, no_chance: float = 12
-) -> None:
-    """Refuse arrays that a release treats as public but that equal counts, or counts plus a constant.
-
-    A prior of `counts + 1` uses the records twice, and would publish them. This reads the counts, so it comes after the
-    charge. Whole tables are found, and so are the counts of one category in all rows, of all others, and of the first
-    or last few. Few or small numbers may agree by chance and are accepted.
-
-    Parameters
-    ----------
-    arrays : iterable of array
-        The arrays that the release treats as public.
-    counts : mapping of str to array
-        **Secret**: the counts of each table, with its categories along the last axis.
-    no_chance : float
-        The minimum number of bits that have to agree.
-
-    Raises
-    ------
-    DataError
-        If there are such arrays. The error names the table of the counts.
-    """
-    # Numbers of trials have rules of their own, and may equal the counts: all trials may succeed.
-    trials = [np.squeeze(table.sum(axis=-1)) for table in counts.values()]
-    written = [
-        array
-        for array in map(np.squeeze, arrays)
-        if array.size > 1
-        and array.dtype.kind in "iuf"
-        and np.ptp(array) > 0
-        and not any(np.array_equal(array, totals) for totals in trials)
-    ]
-    for name, table in counts.items():
-        for part in map(np.squeeze, (table, *_parts(table)) if written else ()):
-            # The constant uses up one of the numbers.
-            if part.size < 2 or (part.size - 1) * np.log2(part.max() + 1) < no_chance:
-                continue
-            if any(array.shape == part.shape and np.ptp(array - part) == 0 for array in written):
-                raise DataError(
-                    f"A prior or another array of the model holds counts of {name!r}, which the release would publish. "
-                    "Write numbers that anybody may know, such as those of an earlier study."
-                )
-
-
-def _refuse_stages(name: str, counts: NDArray[np.int64], *, no_chance: float = 12) -> None:
-    """Refuse a table whose rows are the stages of a funnel: the people counted in one row are the trials of the next.
-
-    Its number of records, which is public, then counts observations. This reads the counts, so it comes after the
-    charge. Enough bits have to agree to rule out chance.
-
-    Parameters
-    ----------
-    name : str
-        The table.
-    counts : array of int64
-        **Secret**, with the categories along the last axis.
-    no_chance : float
-        The minimum number of bits that have to agree.
-    """
-    totals = counts.sum(axis=-1)
-    for axis, counted in product(range(totals.ndim), _parts(counts)):
-        if counted.shape != totals.shape:
-            continue
-        trials, outcomes = (np.moveaxis(array, axis, 0) for array in (totals, counted))
-        for later, earlier in ((trials[1:], outcomes[:-1]), (trials[:-1], outcomes[1:])):
-            if np.array_equal(later, earlier) and np.log2(earlier + 1.0).sum() >= no_chance:
-                raise DataError(
-                    f"The numbers of trials of the rows of {name!r} count what is observed in the rows before, so they "
-                    "are not public. Observe one variable with a category for the last stage that a person has "
-                    "reached; or pass adjacency='add-remove', where the numbers of records are private; or name the "
-                    "observed variable in public= if anybody may know these numbers."
-                )
+def _in_order_of_their_own(labels: Sequence[Any]) -> bool:
+    """Whether labels are ascending numbers or times, such as the number of children."""
+    return not any(issubclass(kind, str | bytes) for kind in set(map(type, labels))) and list(labels) == sorted(labels)
 
 
 def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model, options: UnitOptions) -> None:

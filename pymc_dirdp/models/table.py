@@ -56,13 +56,6 @@ class View:
         """Which rows of the likelihood belong to this table."""
         return np.asarray(self.cells[..., 0] >= 0)
 
-    def to_table(self, counts: Integers, shape: tuple[int, ...]) -> Integers:
-        """The counts of a table of this shape, from those of the likelihood."""
-        inside = self.cells >= 0
-        totals = np.zeros(int(np.prod(shape)), dtype=np.int64)
-        np.add.at(totals, self.cells[inside], counts[inside])
-        return totals.reshape(shape)
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, View):
             return NotImplemented

@@ -12,8 +12,9 @@ import pymc as pm
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.counting.bounding import Bound
-from pymc_dirdp.counting.counts import Counts, live_bound
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.counting.counts import Counts
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.models import counted
 from pymc_dirdp.models.contributions import (
     DEFAULT_BOUND,
     contribution_of_record,
@@ -23,6 +24,7 @@ from pymc_dirdp.models.contributions import (
     refuse_steps,
     unite,
 )
+from pymc_dirdp.models.counted import Reading
 from pymc_dirdp.models.graph import Node, evaluate, purpose_of, root_of, same_data
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.observations import Observation, find_observations, total_records
@@ -154,24 +156,23 @@ def with_all_public(options: UnitOptions, observations: Sequence[Observation], m
     return replace(options, public=tuple(name for name in names if name not in idle))
 
 
-def check_people(observations: Iterable[Observation], options: UnitOptions) -> None:
-    """Refuse data in which a person holds more records than `contribution` with a `unit`.
-
-    Raises
-    ------
-    DataError
-        If there is such a person. The error names the observed variable, and no secret person or number.
-    """
-    if not options.unit or (most := options.contribution) is None:
-        return
-    for observed in observations:
-        people = people_axes(observed, options)
-        if people is not None and np.any(observed.records_of(people) > most):
-            raise DataError(
-                f"Some entry of {options.unit_text} holds more than contribution={most} records of "
-                f"{observed.name!r}. Plan for a larger contribution=, which must bound every data set that could "
-                "have occurred, or enforce a smaller one with dirdp.count(..., unit=, contribution=)."
-            )
+def reading_of(observed: Observation, options: UnitOptions) -> Reading:
+    """How to count the records of an observed variable, with what is assumed about its people."""
+    people = people_axes(observed, options) if options.unit and options.contribution is not None else None
+    # Counts that lost their unit are looked for if the unit is not stated.
+    states_unit = bool(options.unit) or options.contribution is not None
+    too_many = (
+        f"Some entry of {options.unit_text} holds more than contribution={options.contribution} records of "
+        f"{observed.name!r}. Plan for a larger contribution=, which must bound every data set that could "
+        "have occurred, or enforce a smaller one with dirdp.count(..., unit=, contribution=)."
+    )
+    return replace(
+        observed.reading,
+        people=people,
+        most=options.contribution,
+        too_many=too_many,
+        unstated=None if states_unit or known_bound(observed.stored) is not None else 1,
+    )
 
 
 def _group_contributions(group: Sequence[Observation], options: UnitOptions) -> Mapping[str, Contribution] | None:
@@ -519,6 +520,5 @@ def refuse_lost_unit(names: Iterable[str], model: pm.Model, contribution: int = 
     """
     for name in sorted(names):
         stored = stored_observations(model[name], model)
-        bound = live_bound(evaluate(stored))
-        if bound is not None and bound.records > contribution and known_bound(stored) is None:
-            raise bound.lost_bound_error(repr(name))
+        if known_bound(stored) is None:
+            counted.refuse_lost_unit(name, evaluate(stored), contribution)

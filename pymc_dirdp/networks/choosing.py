@@ -1,13 +1,14 @@
 """Private choices from the records before tables are released: a tree over variables, and bins of a numeric column."""
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from pymc_dirdp.accounting.budget import check_ledger_type
+from pymc_dirdp.accounting.opening import Sealed
 from pymc_dirdp.checks import at_least, one_line, one_of
 from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories
@@ -20,8 +21,8 @@ from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.choices import Bins, Structure
-from pymc_dirdp.releases.ledger_charge import Sealed, charge_choice, people_of
-from pymc_dirdp.releases.wording import warn_if_seeded
+from pymc_dirdp.releases.ledger_charge import charge_choice, people_of
+from pymc_dirdp.releases.wording import warn_if_seeded, warn_of_repetition
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.signatures import user_facing
 
@@ -142,16 +143,12 @@ def choose_structure(
         ledger=ledger,
         random_seed=random_seed,
     )
-    pairs = list(itertools.combinations(mechanism.variables, 2))
-    families = [[names[i] for i in axes] for axes in (*((i,) for i in mechanism.variables), *pairs)]
-    tables = sealed.read(
-        lambda records: count_families(records, families, labels, otherwise={}, bound=bound, counts_column=counts),
-        terms["entry"],
-        None if terms["reproducible"] else (mechanism, tuple(names)),
-    )
-    n_variables = len(mechanism.variables)
-    by_pair = dict(zip(pairs, tables[n_variables:], strict=True))
-    edges = mechanism.release(tables[:n_variables], by_pair, random_seed=random_seed)
+    families = [[names[i] for i in axes] for axes in (*((i,) for i in mechanism.variables), *mechanism.pairs)]
+    count = partial(count_families, families=families, labels=labels, otherwise={}, bound=bound, counts_column=counts)
+    drawing = mechanism.prepare(random_seed)
+    if ledger is None and not terms["reproducible"]:
+        warn_of_repetition((mechanism, tuple(names)))
+    edges = sealed.release(count, drawing.of, terms["entry"])
     parents = _directed_forest(names, [(names[i], names[j]) for i, j in edges], root=root)
     return Structure(parents=parents, **terms)
 
@@ -390,12 +387,11 @@ def choose_bins(
     terms = charge_choice(
         guarantee, mechanism, what=f"the bins of {name}", people=people, ledger=ledger, random_seed=random_seed
     )
-    counts = sealed.read(
-        lambda frame: count_between(frame, name, edges, bound),
-        terms["entry"],
-        None if terms["reproducible"] else (mechanism, name, tuple(edges)),
-    )
-    positions = mechanism.release(counts, random_seed=random_seed)
+    drawing = mechanism.prepare(random_seed)
+    if ledger is None and not terms["reproducible"]:
+        warn_of_repetition((mechanism, name, tuple(edges)))
+    count = partial(count_between, column=name, edges=edges, bound=bound)
+    positions = sealed.release(count, drawing.of, terms["entry"])
     return Bins(column=name, edges=tuple(edges[position] for position in positions), **terms)
 
 

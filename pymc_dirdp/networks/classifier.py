@@ -10,6 +10,7 @@ With a budget so small that each variable is measured only by itself, there is n
 the whole guarantee.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -21,8 +22,10 @@ from scipy.special import expit, log_softmax, logsumexp, softmax
 from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.counting.columns import Categories, Frame, column_of, encode
+from pymc_dirdp.counting.bounding import checked_bound
+from pymc_dirdp.counting.columns import Categories, Frame, checked_categories, column_of, encode
 from pymc_dirdp.counting.engines import is_engine_table
+from pymc_dirdp.counting.tables import count_families
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.literals import AdjacencyName, MechanismName
 from pymc_dirdp.mechanisms.outputs import Draws
@@ -32,11 +35,10 @@ from pymc_dirdp.networks.fitting import measurements_of
 from pymc_dirdp.networks.prediction import Predictor
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_by_name
-from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.opened import Published, open_release
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.plan_types import Plan
-from pymc_dirdp.releases.release import sample, sample_sealed
+from pymc_dirdp.releases.release import Counting, sample, sample_sealed
 from pymc_dirdp.releases.wording import warn_of_repetition
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.signatures import user_facing
@@ -244,28 +246,34 @@ class Classifier:
             adjacency=tables_plan.adjacency,
             unit=tables_plan.unit_label,
         )
-        classes_of_records: list[Any] = []
-
-        def read() -> pm.Model:
-            classes_of_records.extend(encode(columns, list(categories), categories)[target])
-            return model_of(columns | people)
-
-        sealed = Sealed(read, ledger.using(reservations[0].number))
-        tables = sample_sealed(tables_plan, model, sealed, random_seed=random_seed, progressbar=progressbar)
+        labels = checked_categories(list(categories), categories)
+        families: list[Any] = [part.table.dims for part in tables_plan.parts]
+        bound = checked_bound(unit, contribution, distinct=False)
+        count = partial(count_families, families=families, labels=labels, otherwise={}, bound=bound)
+        tables = sample_sealed(
+            tables_plan,
+            model,
+            Counting(columns | people, count),
+            ledger=ledger.using(reservations[0].number),
+            random_seed=random_seed,
+            progressbar=progressbar,
+        )
         if not calibrates:
             return cls(tables)
-        predictor = Predictor(tables)
+        predictor, classes_of_records = Predictor(tables), encode(columns, list(categories), labels)[target]
         name, n_classes = _cell_name(tables), len(predictor.classes)
         levels = _levels(n_classes)
-        labels = [
+        cell_labels = [
             f"{truth}: {i}, {level + 1} of {levels}"
             for truth in ("right", "wrong")
             for i, level in np.ndindex(n_classes, levels)
         ]
         cells = _evidence_cells(predictor.log_proba(columns), predictor.log_class_shares, levels)
-        cells += np.where(cells // levels == np.array(classes_of_records), 0, n_classes * levels)
-        records = {name: np.array(labels)[cells]} | people
-        model = bayesian_network(records, {name: []}, categories={name: labels}, unit=unit, contribution=contribution)
+        cells += np.where(cells // levels == classes_of_records, 0, n_classes * levels)
+        records = {name: np.array(cell_labels)[cells]} | people
+        model = bayesian_network(
+            records, {name: []}, categories={name: cell_labels}, unit=unit, contribution=contribution
+        )
         calibration = sample(
             calibration_guarantee,
             model,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.sampling.discrete_noise import compiled
+from pymc_dirdp.sampling.bits import compiled
 
 _SWEEPS = 2
 

@@ -6,14 +6,14 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from itertools import accumulate
-from typing import ClassVar, override
+from typing import ClassVar, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import MAX_RECORDS, checked_counts, integer, positive_array, within
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.checks import MAX_RECORDS, integer, positive_array, within
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.literals import AdjacencyName, Sampler
 from pymc_dirdp.mechanisms.noisy_counts import ReleasedCounts
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
@@ -22,6 +22,7 @@ from pymc_dirdp.papers.hellinger_distributions import all_counts, hellinger_dist
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
+from pymc_dirdp.sampling.drawing import Drawing
 
 # An exact draw of one of finitely many outcomes, with probabilities that are doubles.
 
@@ -132,8 +133,8 @@ class WholePosterior(ReleasedCounts):
         outcomes, probabilities = self.distribution(counts)
         return float(probabilities @ hellinger_distance(self.check(counts) + self.prior, outcomes + self.prior))
 
-    @override
-    def _released(self, counts: Integers, source: np.random.Generator | Bits) -> Integers:
+    def released(self, counts: Integers, source: np.random.Generator | Bits) -> Integers:
+        """The release of checked counts: in floating point from a generator, or exact from bits."""
         outcomes, probabilities = self._distribution(counts)
         if isinstance(source, Bits):
             place = drawn_from(probabilities, source)
@@ -143,11 +144,23 @@ class WholePosterior(ReleasedCounts):
         return chosen
 
     @override
-    def check(self, counts: ArrayLike) -> Integers:
-        whole = checked_counts(counts, self.prior.shape).astype(np.int64)
-        if whole.sum() != self.n_records:
-            raise DataError(f"The counts do not add up to the public n_records={self.n_records}.")
-        return whole
+    def release(self, counts: ArrayLike, *, sampler: Sampler = "exact", random_seed: Seed = None) -> Integers:
+        return self.released(self.check(counts), self._source(sampler, random_seed))
+
+    @override
+    def prepare(
+        self, released_draws: int, *, sampler: Sampler, random_seed: Seed = None, n_records: int | None = None
+    ) -> "PosteriorDrawing":
+        return PosteriorDrawing(self.shape, 0.0, self.n_records, self, self._source(sampler, random_seed))
+
+    @override
+    def check(self, counts: ArrayLike) -> Integers:  # type: ignore[override]  # Doubles would do, too.
+        return super().check(counts).astype(np.int64)
+
+    @property
+    @override
+    def assumed_records(self) -> int:
+        return self.n_records
 
     @override
     def releases(
@@ -242,3 +255,22 @@ class WholePosterior(ReleasedCounts):
             for a, b in itertools.permutations(range(d), 2):
                 if counts[a] >= records:
                     yield neighbouring_tables(counts - records * np.eye(d)[a], [(a, b)], records, self.adjacency)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PosteriorDrawing(Drawing):
+    """The prepared choice of a posterior.
+
+    Attributes
+    ----------
+    mechanism : WholePosterior
+    source : Bits or numpy.random.Generator
+    """
+
+    mechanism: WholePosterior
+    source: Bits | np.random.Generator
+
+    @override
+    def _drawn(self, counts: Array) -> list[Array]:
+        return [np.asarray(self.mechanism.released(counts.astype(np.int64), self.source), dtype=np.float64)]

@@ -22,8 +22,8 @@ from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.unit import MAX_PARAMETER, MIN_PARAMETER
 from pymc_dirdp.sampling.bits import Bits, Seed
-from pymc_dirdp.sampling.discrete_noise import over_one_power
-from pymc_dirdp.sampling.exact import fewest_steps, positive_frequencies, urn
+from pymc_dirdp.sampling.exact import fewest_steps, over_one_power, positive_frequencies, urn
+from pymc_dirdp.sampling.fast import fast_dirichlet
 
 # The domain of P3's simplex mechanism.
 
@@ -212,16 +212,16 @@ class SimplexMechanism(DirichletDraws):
         -------
         x : array, shape (released_draws, n)
         """
-        vector = self._checked(p, protected)
-        return self._draws(vector, draws=released_draws, sampler=sampler, steps=steps, random_seed=random_seed, least=0)
-
-    @override
-    def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
+        vector, draws = self._checked(p, protected), integer(1, released_draws=released_draws)
+        steps = self.checked_steps(steps, self.checked_sampler(sampler))
+        source = self._source(sampler, random_seed)
+        if not isinstance(source, Bits):
+            return fast_dirichlet(self._parameters(vector), draws, source)
         if steps is None:
-            steps = self._default_steps(len(secret))
+            steps = self._default_steps(len(vector))
         (k,), digits_of_k = over_one_power([self.k])
-        weights, digits = over_one_power(secret.tolist())
-        counts = urn([[k * weight for weight in weights]], digits_of_k + digits, steps=steps, draws=draws, bits=bits)
+        weights, digits = over_one_power(vector.tolist())
+        counts = urn([[k * weight for weight in weights]], digits_of_k + digits, steps=steps, draws=draws, bits=source)
         return positive_frequencies(counts[:, 0], steps)
 
     def _default_steps(self, n: int) -> int:

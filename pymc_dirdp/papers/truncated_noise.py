@@ -190,7 +190,7 @@ class TruncatedNoiseMechanism(WholePosterior):
         return "the same mechanism with less noise", replace(self, scale=self.scale / factor)
 
     @override
-    def _released(self, counts: Integers, source: np.random.Generator | Bits) -> Integers:
+    def released(self, counts: Integers, source: np.random.Generator | Bits) -> Integers:
         noise = self._noise((len(counts) - 1,), source)
         # Sums of Python integers, because the noise may be larger than any machine integer.
         noisy = [min(max(count + x, 0), self.n_records) for count, x in zip(counts[:-1].tolist(), noise, strict=True)]

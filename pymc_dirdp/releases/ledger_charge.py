@@ -1,18 +1,16 @@
 """Charges to a ledger before records are read, and errors that depend on the records after the charge."""
 
 import secrets
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.counting.bounding import Bound
-from pymc_dirdp.errors import DirdpError, LedgerError, UnattainableError
+from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.choices import ChoiceMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import PrivateChoice, fingerprint_of, with_choices
 from pymc_dirdp.releases.verification import tightest_guarantee
-from pymc_dirdp.releases.wording import warn_of_repetition
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.texts.grammar import library_version
 
@@ -155,47 +153,3 @@ def ledger_cost(chosen: _ReleasePlan, ledger: "Ledger") -> tuple[Guarantee, Priv
         return chosen.guarantee, chosen.composition
     curves = with_choices(unpaid, chosen.tables_alone)
     return tightest_guarantee(chosen.guarantee, curves) or chosen.guarantee, curves
-
-
-@final
-class Sealed[T]:
-    """Records that can be read only after the charge, with its receipt.
-
-    Every function that releases something reads its records through this class. Without a ledger it warns of a second
-    release, because nothing adds its privacy loss to that of the first.
-
-    Parameters
-    ----------
-    records : T
-        **Secret**.
-    ledger : Ledger or None
-        The ledger to charge. Without a ledger nothing adds up privacy losses, and no receipt is required.
-    """
-
-    def __init__(self, records: T, ledger: "Ledger | None") -> None:
-        self._records, self.ledger = [records], ledger
-
-    def __repr__(self) -> str:
-        return "Sealed(secret)"
-
-    def read[R](self, read_records: Callable[[T], R], receipt: Receipt | None, released: Hashable) -> R:
-        """Apply a function to the records, once. Its error mentions the charge, if there was one.
-
-        Without a ledger it warns if the same public facts `released` were released before in this process. Pass None
-        for a reproducible release.
-
-        An error reveals something about the data, so the ledger is charged first. The error is raised outside of the
-        handler, so that its traceback has no frame with the data.
-        """
-        if self.ledger is not None and (receipt is None or not self.ledger.issued(receipt)):
-            raise LedgerError("The ledger was not charged for these records, so they are not read. Please report this.")
-        if self.ledger is None and released is not None:
-            warn_of_repetition(released)
-        try:
-            # The records are removed, so that no frame of an error refers to them.
-            return read_records(self._records.pop())
-        except DirdpError as error:
-            if self.ledger is None:
-                raise
-            kind, message = type(error), f"{error} The ledger has been charged, because this error depends on the data."
-        raise kind(message)

@@ -5,20 +5,20 @@ module `noisy_tables` has the likelihood that replaces the variable in a private
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
 from typing import Any, final
 
 import numpy as np
 import pymc as pm
-from numpy.typing import NDArray
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.subtensor import Subtensor
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, ManyRowsWarning, UnattainableError, UnsupportedModelError, warn
 from pymc_dirdp.inference.joint_rows import multiplications
+from pymc_dirdp.models.counted import JointReading, OutcomesReading, count_outcomes
 from pymc_dirdp.models.graph import (
     Node,
     Purpose,
@@ -42,10 +42,10 @@ from pymc_dirdp.models.outcome_kinds import (
 from pymc_dirdp.models.outcomes import Inputs, Outcomes, jointly_observed, people_axis, record_arrays
 from pymc_dirdp.models.person_effects import effect_of_person, integrate_effect, refuse_long_format
 from pymc_dirdp.models.privacy_unit import as_code, refuse_unknown_axes
-from pymc_dirdp.models.public import numbers_to_name, refuse_copies
+from pymc_dirdp.models.public import numbers_to_name
 from pymc_dirdp.models.questions import Answer, OpenQuestionError, read_or_ask
 from pymc_dirdp.models.refusals import REFUSALS, refusal
-from pymc_dirdp.models.whose_records import known_bound, refuse_lost_unit
+from pymc_dirdp.models.whose_records import known_bound
 from pymc_dirdp.models.without_data import (
     refuse_free_variables,
     refuse_unnamed_data,
@@ -53,6 +53,7 @@ from pymc_dirdp.models.without_data import (
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.plan import new_plan
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable, records_name
+from pymc_dirdp.releases.release import Counting
 
 
 @final
@@ -296,55 +297,51 @@ def layout_of(table: Outcomes, parsed: ParsedModel) -> Layout:
     return Layout((len(rows), len(outcomes)), dims, (rows, outcomes), rows_are_public=public)
 
 
-def count_records(parsed: ParsedModel, model: pm.Model) -> pm.Model:
-    """**Secret**: the tables of a model's records, see :func:`table_model`. Charge the ledger first.
-
-    Raises
-    ------
-    DataError
-        If an observation does not match the options, bounded counts have lost their unit, or the model contains counts.
-    """
-    refuse_lost_unit([str(rv.name) for rv in parsed.model.observed_RVs], model, parsed.options.max_records)
-    counts = {table.name: table.counts(model) for table in parsed.outcomes}
+def counting_of(parsed: ParsedModel) -> Counting[Any]:
+    """How to count a model's records in its tables, see :func:`table_model`. It holds no records."""
+    stored = {str(rv.name): stored_observations(rv, parsed.model) for rv in parsed.model.observed_RVs}
+    unstated = {name for name, array in stored.items() if known_bound(array) is None}
+    readings = [
+        (_without_unit(table.reading, unstated, parsed.options.max_records), layout_of(table, parsed).shape)
+        for table in parsed.outcomes
+    ]
     nodes = ancestors([*parsed.model.basic_RVs, *parsed.model.deterministics])
     constants = (
         node for node in nodes if is_stored(node) and node.type.ndim and not parsed.options.is_public(node.name)
     )
-    refuse_copies([evaluate(node) for node in constants if not any(node is array for array in parsed.secret)], counts)
-    return table_model(parsed, list(counts.values()))
+    arrays = [evaluate(node) for node in constants if not any(node is array for array in parsed.secret)]
+    return Counting(readings, count_outcomes, tuple(arrays))
 
 
-def table_model(parsed: ParsedModel, counts: Sequence[NDArray[np.int64]] | None) -> pm.Model:
-    """The tables as a conjugate model, for planning and drawing releases. Its prior is not used here.
+def _without_unit(reading: OutcomesReading, unstated: Collection[str], most: int) -> OutcomesReading:
+    """The same reading, which looks for counts that have lost a unit with more records than `most`."""
+    if isinstance(reading, JointReading):
+        return replace(reading, parts=tuple(_without_unit(part, unstated, most) for part in reading.parts))  # type: ignore[misc]
+    return replace(reading, unstated=most if reading.name in unstated else None)
 
-    Parameters
-    ----------
-    parsed : ParsedModel
-    counts : sequence of array, or None
-        **Secret**: the counts of each table. With None they are made up, for planning.
-    """
+
+def table_model(parsed: ParsedModel) -> pm.Model:
+    """The tables as a conjugate model with made-up counts, for planning releases. Its prior is not used here."""
     with pm.Model(model=None) as tables:
         set_purpose(tables, Purpose(of_counts=True))
-        for k, table in enumerate(parsed.outcomes):
+        for table in parsed.outcomes:
             layout = layout_of(table, parsed)
             for dim, labels in zip(layout.dims, layout.labels, strict=True):
                 tables.add_coord(dim, labels)
             p = pm.Dirichlet(table.name, np.ones(layout.shape), dims=layout.dims)
-            table_counts = np.zeros(layout.shape, dtype=np.int64)
-            if counts is not None:
-                table_counts.flat[: counts[k].size] = counts[k].ravel()
-            elif parsed.options.records_are_public:
-                table_counts[..., 0] = table.numbers if len(layout.shape) == 2 else sum(table.numbers)
+            counts = np.zeros(layout.shape, dtype=np.int64)
+            if parsed.options.records_are_public:
+                counts[..., 0] = table.numbers if len(layout.shape) == 2 else sum(table.numbers)
             else:
-                table_counts[..., 0] = 2
-            pm.Multinomial(records_name(table.name), n=table_counts.sum(axis=-1), p=p, observed=table_counts)
+                counts[..., 0] = 2
+            pm.Multinomial(records_name(table.name), n=counts.sum(axis=-1), p=p, observed=counts)
     return tables
 
 
 def plan_tables(guarantee: Guarantee, parsed: ParsedModel) -> Plan:
     """The plan with the least noise."""
     _warn_of_many_rows(parsed)
-    tables, options, differing = table_model(parsed, None), parsed.options, _different_numbers(parsed)
+    tables, options, differing = table_model(parsed), parsed.options, _different_numbers(parsed)
     layouts = {table.name: layout_of(table, parsed) for table in parsed.outcomes}
     arguments: dict[str, Any] = {
         "adjacency": options.relation,

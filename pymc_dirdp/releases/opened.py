@@ -34,6 +34,7 @@ from pymc_dirdp.releases.expected_errors import ExpectedErrors, expected_errors
 from pymc_dirdp.releases.pairs import PairsRelease
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release
+from pymc_dirdp.sampling.drawing import SecretCounts
 from pymc_dirdp.texts.codec import facts_of
 from pymc_dirdp.texts.files import read_text
 from pymc_dirdp.texts.grammar import Text, digest, parse
@@ -259,11 +260,11 @@ class LoadedRelease:
         published: dict[str, Array] = {}
         for first, *others in self.plan.noise_groups:
             names, mechanisms = [part.table.name for part in (first, *others)], [part.mechanism for part in others]
-            outputs = [
-                first.mechanism.draw_together(mechanisms, draw, sampler="fast", random_seed=rng)
-                for draw in zip(*(counts[name] for name in names), strict=True)
-            ]
-            published |= {name: np.stack([output[i].values for output in outputs]) for i, name in enumerate(names)}
+            outputs = []
+            for simulated in zip(*(map(SecretCounts, counts[name]) for name in names), strict=True):
+                drawings = first.mechanism.prepare_together(mechanisms, sampler="fast", random_seed=rng)
+                outputs.append([drawing.of(cells) for drawing, cells in zip(drawings, simulated, strict=True)])
+            published |= {name: np.stack([output[i] for output in outputs]) for i, name in enumerate(names)}
         for name, table in self.tables.items():
             if name not in published:
                 values = replicates_of(table.mechanism, counts[name], len(table.published), table.steps, rng)

@@ -3,30 +3,30 @@
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pymc as pm
 import xarray as xr
 
 from pymc_dirdp.accounting.budget import check_ledger_type
-from pymc_dirdp.arrays import Integers
+from pymc_dirdp.accounting.opening import Sealed
 from pymc_dirdp.checks import integer, refuse_unknown
 from pymc_dirdp.counting.bounding import Bound
-from pymc_dirdp.counting.counts import tabulate
+from pymc_dirdp.counting.counts import tabulate_columns
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.pairs import PairsMechanism
-from pymc_dirdp.models.graph import evaluate, purpose_of
+from pymc_dirdp.models.graph import evaluate, purpose_of, source_of
 from pymc_dirdp.models.privacy_unit import unit_options
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.choices import check_budget_left, curves_of, refuse_unpaid_bins
-from pymc_dirdp.releases.ledger_charge import Sealed, charge_release
+from pymc_dirdp.releases.ledger_charge import charge_release
 from pymc_dirdp.releases.opened import remembered
 from pymc_dirdp.releases.pairs import PairsPlan, PairsRelease
 from pymc_dirdp.releases.pairs_view import tree_of_pairs
 from pymc_dirdp.releases.plan import Options
-from pymc_dirdp.releases.wording import warn_if_seeded, warn_if_weak
+from pymc_dirdp.releases.wording import warn_if_seeded, warn_if_weak, warn_of_repetition
 from pymc_dirdp.sampling.bits import Bits, Seed, generator, randomness
 from pymc_dirdp.texts.codec import facts_of
 from pymc_dirdp.texts.grammar import check_readable, digest
@@ -109,24 +109,22 @@ def sample_pairs(
     check_readable(plan)
     if not plan.composition.satisfies(plan.guarantee):
         raise UnattainableError(f"The plan does not satisfy {plan.guarantee}, so nothing was drawn. Plan again.")
-    sealed, source = Sealed(model, ledger), randomness(random_seed, sampler="exact")
+    mechanism, source = plan.mechanism, randomness(random_seed, sampler="exact")
+    sealed = Sealed(source_of(model.rvs_to_values[model[RECORDS]]), ledger)
+    with Bar(1, "noise", shown=progressbar):
+        drawing = mechanism.prepare(Bits(None if random_seed is None else generator(random_seed)))
     warn_if_seeded("release", random_seed=random_seed)
     receipt = None
     if ledger is not None:
         what = f"all pairs of {len(plan.columns)} columns"
         receipt = charge_release(plan, ledger, what=what, digest=plan.digest)
+    elif random_seed is None:
+        warn_of_repetition(plan.columns)
     for choice in plan.after:
         choice.mark_released()
-    codes = sealed.read(_read, receipt, plan.columns if random_seed is None else None)
-    bits = Bits(None if random_seed is None else generator(random_seed))
-    mechanism = plan.mechanism
-    with Bar(len(mechanism.tables), "tables", shown=progressbar) as bar:
-
-        def noisy_table(table: tuple[int, ...]) -> Integers:
-            bar.advance()
-            return mechanism.measured(tabulate([codes[i] for i in table], mechanism.shape(table)), bits)
-
-        counts = tuple(map(noisy_table, mechanism.tables))
+    count = partial(tabulate_columns, tables=mechanism.tables, lengths=mechanism.lengths)
+    with Bar(1, "tables", shown=progressbar):
+        counts = sealed.release(count, drawing.of, receipt)
     identity = secrets.token_hex(16) if random_seed is None else digest(facts_of({"counts": counts}))[:32]
     return tree_of_pairs(remembered(PairsRelease(plan, source, identity, receipt, counts)))
 
@@ -135,11 +133,6 @@ def _columns_of(model: pm.Model) -> WideColumns:
     wide = purpose_of(model).wide
     assert isinstance(wide, WideColumns)
     return wide
-
-
-def _read(model: pm.Model) -> list[Integers]:
-    """The codes of all columns. **Secret**."""
-    return list(np.ascontiguousarray(evaluate(model.rvs_to_values[model[RECORDS]]).T))
 
 
 def _n_records(model: pm.Model, n_records: Any, *, is_public: bool) -> int | None:

@@ -18,9 +18,8 @@ from pymc_dirdp.models.privacy_unit import Unit
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.inference_setup import open_verified
-from pymc_dirdp.releases.ledger_charge import Sealed
 from pymc_dirdp.releases.model_plan import ModelPlan
-from pymc_dirdp.releases.model_tables import count_records, plan_tables, read_model_or_ask, table_model
+from pymc_dirdp.releases.model_tables import counting_of, plan_tables, read_model_or_ask, table_model
 from pymc_dirdp.releases.noisy_tables import with_terms
 from pymc_dirdp.releases.opened import LoadedRelease
 from pymc_dirdp.releases.plan import plan_for
@@ -140,15 +139,15 @@ def private_model(
         model = root_model(model)
         parsed = read_model_or_ask(model, options, "dirdp.private_model(guarantee, model", plans=True)
         plan = plan_tables(content, parsed) if isinstance(content, Guarantee) else content
-        counted = table_model(parsed, None)
+        counted = table_model(parsed)
         plan = plan_for(plan, counted)
         # Errors are raised here, before anything is published.
         with_terms(parsed, plan, n_prior)
-        sealed = Sealed(lambda: count_records(parsed, model), ledger)
+        counting = counting_of(parsed)
         with warnings.catch_warnings():
             # The categories are the values of the model's variables.
             warnings.simplefilter("ignore", CategoriesFromDataWarning)
-            release = sample_sealed(plan, counted, sealed, random_seed=random_seed, progressbar=False)
+            release = sample_sealed(plan, counted, counting, ledger=ledger, random_seed=random_seed, progressbar=False)
         private = with_terms(parsed, plan, n_prior, _noisy_counts(open_verified(release)))
         vars(private)[_RELEASE] = release
         _warn_left_out(model, private)

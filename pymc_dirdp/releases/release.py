@@ -1,47 +1,46 @@
 """Draw a release from a plan and the counts: a DataTree that is safe to publish."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Unpack, final
 
 import pymc as pm
 import xarray as xr
-from numpy import int64
 from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.budget import check_ledger_type
-from pymc_dirdp.errors import (
-    ArgumentError,
-    UnattainableError,
-)
+from pymc_dirdp.accounting.opening import Sealed, TablesDrawing
+from pymc_dirdp.arrays import Integers
+from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
+from pymc_dirdp.models.counted import Reading, count_readings
 from pymc_dirdp.models.graph import is_wide
-from pymc_dirdp.models.observations import find_observations, read_counts
-from pymc_dirdp.models.public import check_counts
+from pymc_dirdp.models.observations import find_observations
+from pymc_dirdp.models.public import count_rules
+from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model
-from pymc_dirdp.models.whose_records import check_people
+from pymc_dirdp.models.whose_records import reading_of
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.deterministics import with_deterministics
 from pymc_dirdp.releases.draws import try_draws
-from pymc_dirdp.releases.ledger_charge import Sealed, charge_release
+from pymc_dirdp.releases.ledger_charge import charge_release
 from pymc_dirdp.releases.opened import of_release
 from pymc_dirdp.releases.pairs import PairsPlan
 from pymc_dirdp.releases.pairs_drawn import sample_pairs
-from pymc_dirdp.releases.plan import Sampling, plan_for, refuse_unstated_unit, with_options
-from pymc_dirdp.releases.plan_types import Plan
+from pymc_dirdp.releases.plan import Sampling, plan_for, with_options
+from pymc_dirdp.releases.plan_types import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.view import try_view, view
-from pymc_dirdp.releases.wording import warn_if_ranked, warn_if_seeded
+from pymc_dirdp.releases.wording import warn_if_seeded, warn_of_ranking, warn_of_repetition
 from pymc_dirdp.sampling.bits import Seed, generator, randomness
+from pymc_dirdp.sampling.drawing import Drawing, Published
 from pymc_dirdp.signatures import user_facing
 from pymc_dirdp.texts.grammar import check_readable
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
-
-Counts = NDArray[int64]
 
 
 @user_facing
@@ -129,34 +128,54 @@ def sample(
     return sample_sealed(
         guarantee,  # type: ignore[arg-type]  # No plan of pairs.
         model,
-        Sealed(lambda: model, ledger),
+        ledger=ledger,
         random_seed=random_seed,
         progressbar=progressbar,
         **planning,
     )
 
 
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Counting[T]:
+    """Records other than those of the model, and how to count them in its tables.
+
+    Attributes
+    ----------
+    records : T
+        **Secret**, or where they are.
+    count : callable
+        Returns the counts of all tables in their order. A function of the trusted core.
+    arrays : tuple of ndarray
+        Arrays that the release treats as public, beside the priors of the tables.
+    """
+
+    records: T
+    count: Callable[[T], Sequence[Integers]]
+    arrays: tuple[NDArray[Any], ...] = ()
+
+
 def sample_sealed(
     guarantee: Guarantee | Plan,
     model: pm.Model,
-    sealed: Sealed[Callable[[], pm.Model]],
+    counting: Counting[Any] | None = None,
     *,
+    ledger: "Ledger | None" = None,
     random_seed: Seed = None,
     progressbar: bool = True,
     **planning: Unpack[Sampling],
 ) -> xr.DataTree:
-    """The release of a model whose records are read after the charge, for :func:`sample`.
+    """The release of a model whose records are opened after the charge, for :func:`sample`.
 
     Parameters
     ----------
-    guarantee, random_seed, progressbar, **planning
+    guarantee, ledger, random_seed, progressbar, **planning
         As in :func:`sample`.
     model : pymc.Model
-        The model to plan and charge. Its observations may be placeholders.
-    sealed : Sealed
-        A function that returns the same model with the records, and the ledger.
+        The model to plan and charge. Its observations are placeholders if `counting` is given.
+    counting : Counting, optional
+        By default the observations of the model are counted.
     """
-    ledger = sealed.ledger
     check_ledger_type(ledger)
     plan = plan_for(guarantee, model, progressbar=progressbar, **planning)
     check_readable(plan)
@@ -166,71 +185,74 @@ def sample_sealed(
         raise UnattainableError(f"The plan does not satisfy {plan.guarantee}, so nothing was drawn. Plan again.")
     for part in plan.publishing(NoisyTable):
         try_draws(part, public=plan.privacy_unit.n_records_is_public)
-    # Everything that can fail without the data comes before the charge.
+    # Everything that can fail without the data comes before the charge, and so does all that needs no data.
     source = randomness(random_seed, sampler=plan.sampler)
     try_view(plan)
-    released = tuple(part.table for part in plan.parts)
+    tables = tuple(part.table for part in plan.parts)
+    counting = _observed(tables, model, plan) if counting is None else counting
+    sealed = Sealed(counting.records, ledger)
+    drawing = _prepared(plan, counting.arrays, random_seed)
     warn_if_seeded("release", random_seed=random_seed)
     receipt = None
     if ledger is not None:
         receipt = charge_release(
             plan,
             ledger,
-            what=", ".join(table.name for table in released),
+            what=", ".join(table.name for table in tables),
             # The digest in the file of the plan, even if another version of this library wrote it.
             digest=guarantee.digest if isinstance(guarantee, Plan) else plan.digest,
             min_count=plan.min_count,
             groups=plan.groups if len(plan.groups) > 1 else None,
         )
+    elif random_seed is None:
+        warn_of_repetition(tables)
     for choice in plan.after:
         choice.mark_released()
-    facts = released if random_seed is None else None
-    counts = sealed.read(lambda records: _read(plan, records()), receipt, facts)
-    warn_if_ranked(released, counts)
-    with Bar(len(plan.parts), "tables", shown=progressbar) as bar:
-        output = drawn_outputs(plan, counts, random_seed, bar)
-    release_identity = identity(random_seed, output)
+    with Bar(1, "release", shown=progressbar):
+        drawn = sealed.release(counting.count, drawing.of, receipt)
+    if drawn.ranked is not None:
+        warn_of_ranking(tables, *drawn.ranked)
+    outputs = {part.table.name: _output(part, drawn.arrays[part.table.name]) for part in plan.parts}
+    release_identity = identity(random_seed, outputs)
     # The cache gets copies of the choices, so that it does not keep bins alive whose cost no release has covered yet.
     copied = replace(plan, after=tuple(map(copy, plan.after))) if plan.after else plan
-    tree = view(of_release(Release(copied, source, release_identity, receipt, output)))
+    tree = view(of_release(Release(copied, source, release_identity, receipt, outputs)))
     return with_deterministics(tree, model, size_is_public=plan.privacy_unit.n_records_is_public)
 
 
-def _read(plan: Plan, model: pm.Model) -> dict[str, Counts]:
-    """The checked counts of all tables."""
-    tables = [part.table for part in plan.parts]
-    observed = find_observations(tables, model)
-    counts = {table.name: read_counts([item for item in observed if item.table is table]) for table in tables}
-    check_people(observed, plan.privacy_unit.options)
-    refuse_unstated_unit(plan, model)
-    check_counts(tables, counts, plan.privacy_unit.options)
-    for part in plan.parts:
-        part.mechanism.check(counts[part.table.name])
-    return counts
+def _observed(tables: Sequence[Table], model: pm.Model, plan: Plan) -> Counting[Any]:
+    """How to count the observations of a model. It holds no records, and the model does."""
+    options, by_table = plan.privacy_unit.options, {table.name: list[Reading]() for table in tables}
+    for observed in find_observations(tables, model):
+        by_table[observed.table.name].append(reading_of(observed, options))
+    return Counting(list(by_table.values()), count_readings)
 
 
-def drawn_outputs(plan: Plan, counts: Mapping[str, Counts], random_seed: Seed, bar: Bar) -> dict[str, Output]:
-    """The outputs of the mechanisms, by table."""
+def _prepared(plan: Plan, arrays: Sequence[NDArray[Any]], random_seed: Seed) -> TablesDrawing:
+    """The draws of all tables, with their noise, before the records are opened."""
     # All tables use one generator, so their noise is independent. Without a seed, the exact sampler uses random bits of
     # the operating system.
     sampler = plan.sampler
     source = None if sampler == "exact" and random_seed is None else generator(random_seed)
-    output: dict[str, Output] = {}
-    shared: dict[str, Output] = {}
+    shared: dict[str, Drawing] = {}
     for first, *others in plan.noise_groups:
         names = [part.table.name for part in (first, *others)]
-        drawn_together = first.mechanism.draw_together(
-            [part.mechanism for part in others],
-            [counts[name] for name in names],
-            sampler=sampler,
-            random_seed=source,
+        together = first.mechanism.prepare_together(
+            [part.mechanism for part in others], sampler=sampler, random_seed=source
         )
-        shared |= dict(zip(names, drawn_together, strict=True))
+        shared |= dict(zip(names, together, strict=True))
+    drawings: dict[str, Drawing] = {}
     for part in plan.parts:
         name = part.table.name
-        drawn = shared.get(name) or part.mechanism.draw(
-            counts[name], plan.released_draws, sampler=sampler, random_seed=source, n_records=part.n_records
+        drawings[name] = shared.get(name) or part.mechanism.prepare(
+            plan.released_draws, sampler=sampler, random_seed=source, n_records=part.n_records
         )
-        output[name] = drawn.of_beta if part.table.family == "beta" else drawn
-        bar.advance()
-    return output
+    known = plan.privacy_unit.n_records_is_public
+    numbers = {part.table.name: part.n_records for part in plan.parts if known and part.n_records is not None}
+    rules = count_rules([part.table for part in plan.parts], plan.privacy_unit.options, arrays)
+    return TablesDrawing(drawings, rules, numbers)
+
+
+def _output(part: PlannedTable, drawn: Sequence[Published]) -> Output:
+    output = part.mechanism.output_of(drawn)
+    return output.of_beta if part.table.family == "beta" else output

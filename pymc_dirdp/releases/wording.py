@@ -1,12 +1,9 @@
 """Sentences about releases and the people in them, and the warnings about guarantees and seeds."""
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import (
     CategoriesFromDataWarning,
     FewRecordsWarning,
@@ -127,33 +124,19 @@ def warn_of_repetition(released: Hashable) -> None:
         )
 
 
-def warn_if_ranked(tables: Iterable[Table], counts: Mapping[str, Integers]) -> None:
+def warn_of_ranking(tables: Iterable[Table], name: str, axis: int) -> None:
     """Warn of labels that are in the order of the counts, which is secret.
 
     The warning depends on the data, so a ledger must be charged before, and only the curator may see it.
     """
-    for table in tables:
-        cells = counts[table.name]
-        for axis, dim in enumerate(table.dims or ()):
-            labels = None if dim is None else table.coords[dim]
-            # Counts of fewer labels often descend by chance: those of three labels in one of six cases.
-            if labels is None or len(labels) < 4 or _in_order_of_their_own(labels):
-                continue
-            along = cells.sum(axis=tuple(other for other in range(cells.ndim) if other != axis))
-            if np.all(np.diff(along) < 0):
-                warn(
-                    f"The counts of {table.name!r} descend along the dim {dim!r}, like those of value_counts(), and "
-                    "the release publishes its labels in this order. If the order comes from the data, it reveals the "
-                    "ranking of the categories, which no guarantee covers. Write the labels as a list, without "
-                    "looking at the data, and count with dirdp.count. Only the curator may see this warning.",
-                    CategoriesFromDataWarning,
-                )
-                return
-
-
-def _in_order_of_their_own(labels: Sequence[Any]) -> bool:
-    """Whether labels are ascending numbers or times, such as the number of children."""
-    return not any(issubclass(kind, str | bytes) for kind in set(map(type, labels))) and list(labels) == sorted(labels)
+    dim = next(table.dims[axis] for table in tables if table.name == name and table.dims is not None)
+    warn(
+        f"The counts of {name!r} descend along the dim {dim!r}, like those of value_counts(), and the release "
+        "publishes its labels in this order. If the order comes from the data, it reveals the ranking of the "
+        "categories, which no guarantee covers. Write the labels as a list, without looking at the data, and count "
+        "with dirdp.count. Only the curator may see this warning.",
+        CategoriesFromDataWarning,
+    )
 
 
 ESTIMATE = "the shares are fitted to noisy counts of marginals, and are not a draw"

@@ -1,11 +1,14 @@
-"""Sources of random bits: the operating system, or a seed for tests."""
+"""Sources of random bits: the operating system, or a seed for tests; and what is drawn from single bits, exactly."""
 
 import importlib
 import importlib.util
 import numbers
 import os
 import secrets
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -258,3 +261,92 @@ def _forked() -> None:
 # Windows has no forks.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
+
+
+# Coins and choices, exact for integers of any size.
+
+
+Uniform = Callable[[int], int]
+
+
+def exponential_coin(uniform: Uniform, a: int, b: int, c: int = 1, d: int = 1) -> bool:
+    """True with probability `exp(-(a / b) * (c / d))`, for `a <= b` and `c <= d`."""
+    k = 1
+    # P[k > n] = (a c / (b d))**n / n!, so P[k is odd] is the series of the exponential. Separate draws avoid the
+    # product k b d, which can be large.
+    while uniform(k) == 0 and uniform(b) < a and (d == 1 or uniform(d) < c):
+        k += 1
+    return k % 2 == 1
+
+
+def chosen(scores: Sequence[int], scale: Fraction, bits: Bits) -> int:
+    """A random position, with probability exactly proportional to `exp(scores[position] / scale)`.
+
+    Parameters
+    ----------
+    scores : sequence of int
+        At least one integer, of any size and sign. Secret.
+    scale : Fraction
+        Positive. For a real scale pass :func:`dyadic_above` of it.
+    bits : Bits
+        The source of randomness.
+
+    Returns
+    -------
+    position : int
+
+    Notes
+    -----
+    A uniform proposal is accepted with probability `exp((score - largest score) / scale)`. So the number of proposals,
+    and the time, depend on the scores. Anyone who can time the choice learns about them.
+
+    References
+    ----------
+    McSherry and Talwar (2007), Mechanism design via differential privacy, https://doi.org/10.1109/FOCS.2007.66.
+    Canonne, Kamath and Steinke (2020), Algorithm 1, for the coin.
+
+    Examples
+    --------
+    >>> chosen([0, 10**6, 3], Fraction(1), Bits())
+    1
+    """
+    t, s = scale.numerator, scale.denominator
+    largest = max(scores)
+    while True:
+        position = bits.uniform(len(scores))
+        if _accepted(bits.uniform, (largest - scores[position]) * s, t):
+            return position
+
+
+def _accepted(uniform: Uniform, a: int, b: int) -> bool:
+    """True with probability `exp(-a / b)`, for any non-negative `a`."""
+    whole, rest = divmod(a, b)
+    return all(exponential_coin(uniform, 1, 1) for _ in range(whole)) and exponential_coin(uniform, rest, b)
+
+
+def compiled(signature: str, function: Callable[..., Any], *helpers: Callable[..., Any]) -> Callable[..., Any]:
+    """The function compiled by Numba, and cached on disk if a directory is writable.
+
+    Parameters
+    ----------
+    signature : str
+        The types of its arguments.
+    function : callable
+        A Python function, which is not changed.
+    *helpers : callable
+        Functions of the same file that it calls. The cache is renewed only when this file changes.
+    """
+    from numba import njit  # Here, because it takes a second to import.
+    from numba.extending import register_jitable
+
+    for helper in helpers:
+        register_jitable(helper)
+    code: Callable[..., Any]
+    try:
+        code = njit(signature, cache=True, nogil=True)(function)
+    except RuntimeError as error:
+        # Neither the directory of the package, nor the cache of the user, nor NUMBA_CACHE_DIR is writable.
+        if "no locator available" not in str(error):
+            raise
+        code = njit(signature, nogil=True)(function)
+    return code

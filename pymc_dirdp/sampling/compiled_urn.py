@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.discrete_noise import compiled
+from pymc_dirdp.sampling.bits import Bits, compiled
 
 MAX_STEPS = 2**29
 """Maximum number of atoms, steps and categories of an urn, because numbers are compared byte by byte in 64 bits."""

@@ -1,21 +1,20 @@
-"""Exact draws from random bits: discrete Laplace and Gaussian noise, and choices by the exponential mechanism.
+"""Exact draws from random bits: discrete Laplace and Gaussian noise.
 
 The algorithms use only integers and random bits (Canonne, Kamath and Steinke 2020). Python code draws numbers of any
 size, and compiled code draws many numbers from the same words.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.sampling.bits import Bits, Words
+from pymc_dirdp.sampling.bits import Bits, Uniform, Words, compiled, exponential_coin
 
 
 def dyadic_above(value: float | Fraction) -> Fraction:
@@ -55,58 +54,6 @@ def dyadic_above(value: float | Fraction) -> Fraction:
     step = Fraction(2) ** (exponent + 1 - 41)
     used = math.ceil(exact / step) * step
     return exact if isinstance(value, float) and used >= 2**1024 else used
-
-
-def over_one_power(values: Sequence[float]) -> tuple[list[int], int]:
-    """Doubles as integers over one power of two, exactly.
-
-    Parameters
-    ----------
-    values : sequence of float
-        Finite.
-
-    Returns
-    -------
-    numerators : list of int
-    digits : int
-        Binary digits after the point. Each value is its numerator over `2**digits`.
-
-    Examples
-    --------
-    >>> over_one_power([0.75, 3.0])
-    ([3, 12], 2)
-    """
-    ratios = [value.as_integer_ratio() for value in values]
-    digits = max((denominator.bit_length() - 1 for _, denominator in ratios), default=0)
-    return [numerator << digits + 1 - denominator.bit_length() for numerator, denominator in ratios], digits
-
-
-def compiled(signature: str, function: Callable[..., Any], *helpers: Callable[..., Any]) -> Callable[..., Any]:
-    """The function compiled by Numba, and cached on disk if a directory is writable.
-
-    Parameters
-    ----------
-    signature : str
-        The types of its arguments.
-    function : callable
-        A Python function, which is not changed.
-    *helpers : callable
-        Functions of the same file that it calls. The cache is renewed only when this file changes.
-    """
-    from numba import njit  # Here, because it takes a second to import.
-    from numba.extending import register_jitable
-
-    for helper in helpers:
-        register_jitable(helper)
-    code: Callable[..., Any]
-    try:
-        code = njit(signature, cache=True, nogil=True)(function)
-    except RuntimeError as error:
-        # Neither the directory of the package, nor the cache of the user, nor NUMBA_CACHE_DIR is writable.
-        if "no locator available" not in str(error):
-            raise
-        code = njit(signature, nogil=True)(function)
-    return code
 
 
 # All numbers stay below this limit, so that no sum of two 64-bit integers overflows.
@@ -239,7 +186,6 @@ def compiled_draws() -> Callable[..., tuple[int, int, int]]:
     )
 
 
-Uniform = Callable[[int], int]
 Draw = Callable[[Uniform], int]
 
 
@@ -308,16 +254,6 @@ def discrete_gaussian(variance: Fraction, shape: tuple[int, ...], bits: Bits) ->
     """
     n, d = _ratio(variance=variance)
     return _drawn(lambda uniform: gaussian(uniform, n, d), (math.isqrt(n // d) + 1, 1, n, d), shape, bits)
-
-
-def exponential_coin(uniform: Uniform, a: int, b: int, c: int = 1, d: int = 1) -> bool:
-    """True with probability `exp(-(a / b) * (c / d))`, for `a <= b` and `c <= d`."""
-    k = 1
-    # P[k > n] = (a c / (b d))**n / n!, so P[k is odd] is the series of the exponential. Separate draws avoid the
-    # product k b d, which can be large.
-    while uniform(k) == 0 and uniform(b) < a and (d == 1 or uniform(d) < c):
-        k += 1
-    return k % 2 == 1
 
 
 def geometric(uniform: Uniform, t: int, s: int) -> int:
@@ -407,48 +343,3 @@ def _drawn(
             noise[done] = draw(bits.uniform)
             done += 1
     return noise.reshape(shape)
-
-
-def chosen(scores: Sequence[int], scale: Fraction, bits: Bits) -> int:
-    """A random position, with probability exactly proportional to `exp(scores[position] / scale)`.
-
-    Parameters
-    ----------
-    scores : sequence of int
-        At least one integer, of any size and sign. Secret.
-    scale : Fraction
-        Positive. For a real scale pass :func:`dyadic_above` of it.
-    bits : Bits
-        The source of randomness.
-
-    Returns
-    -------
-    position : int
-
-    Notes
-    -----
-    A uniform proposal is accepted with probability `exp((score - largest score) / scale)`. So the number of proposals,
-    and the time, depend on the scores. Anyone who can time the choice learns about them.
-
-    References
-    ----------
-    McSherry and Talwar (2007), Mechanism design via differential privacy, https://doi.org/10.1109/FOCS.2007.66.
-    Canonne, Kamath and Steinke (2020), Algorithm 1, for the coin.
-
-    Examples
-    --------
-    >>> chosen([0, 10**6, 3], Fraction(1), Bits())
-    1
-    """
-    t, s = scale.numerator, scale.denominator
-    largest = max(scores)
-    while True:
-        position = bits.uniform(len(scores))
-        if _accepted(bits.uniform, (largest - scores[position]) * s, t):
-            return position
-
-
-def _accepted(uniform: Uniform, a: int, b: int) -> bool:
-    """True with probability `exp(-a / b)`, for any non-negative `a`."""
-    whole, rest = divmod(a, b)
-    return all(exponential_coin(uniform, 1, 1) for _ in range(whole)) and exponential_coin(uniform, rest, b)

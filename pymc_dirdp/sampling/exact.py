@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.arrays import Array, Integers, distinct_values
-from pymc_dirdp.checks import at_least, checked_counts, integer, positive, positive_array
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.checks import at_least, integer, positive, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.bits import _POWERS, Bits
 from pymc_dirdp.sampling.compiled_urn import MAX_STEPS, urns_in_jumps
-from pymc_dirdp.sampling.discrete_noise import over_one_power
 
 # Number of steps in a batch, with arrays of a few megabytes.
 _AT_ONCE = 2**16
@@ -327,7 +326,7 @@ def fewest_steps(d: int) -> int:
     return max(50 * d, 10_000)
 
 
-def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: int, draws: int, bits: Bits) -> Integers:
+def synthetic_counts(alpha: Array, r: float, counts: Integers, *, steps: int, draws: int, bits: Bits) -> Integers:
     """Tables of synthetic records, where each row is `Multinomial(steps, y)` with `y ~ Dirichlet(r * counts + alpha)`.
 
     The doubles `alpha` and `r` are converted to rational numbers without rounding, so the distribution is exactly that
@@ -335,16 +334,16 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
 
     Parameters
     ----------
-    alpha : array_like, shape (..., d)
+    alpha : array, shape (..., d)
         Prior parameters, positive.
     r : float
         Concentration, positive.
-    counts : array_like of integers, shape of `alpha`
-        Secret. Errors never show them.
+    counts : array of int, shape of `alpha`
+        **Secret**. A :class:`~pymc_dirdp.sampling.drawing.Drawing` has checked them.
     steps : int
         Number of records in every row of the synthetic table, at least 1. Must be public.
     draws : int
-        Number of independent draws. A guarantee is for one draw.
+        Number of independent draws, at least 1. A guarantee is for one draw.
     bits : Bits
         The source of randomness.
 
@@ -353,30 +352,45 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
     synthetic : array of int, shape (draws, ..., d)
         Each row adds up to `steps`. A draw is post-processing of `y`, so it satisfies the guarantee of `y`.
 
-    Raises
-    ------
-    DataError
-        If the counts are not integers of this shape, or are above 2**53. No smaller count is refused for its size,
-        because the error would reveal information about the data.
-
     References
     ----------
     Theory, section 11.
     """
-    prior_table = positive_array(alpha=alpha, min_entries=1)
-    whole = checked_counts(counts, prior_table.shape).astype(np.int64)
     # Tables often have few distinct priors and counts.
-    priors, of_prior = distinct_values(prior_table)
-    distinct_counts, of_count = distinct_values(whole)
-    pairs, which = distinct_values(of_count * len(priors) + of_prior)
-    (per_record, *prior), digits = over_one_power([positive(r=r), *priors.tolist()])
+    priors, of_prior = np.unique(alpha, return_inverse=True)
+    distinct_counts, of_count = np.unique(counts, return_inverse=True)
+    pairs, which = np.unique(of_count * len(priors) + of_prior, return_inverse=True)
+    (per_record, *prior), digits = over_one_power([float(r), *priors.tolist()])
     weights = [per_record * int(distinct_counts[i // len(priors)]) + prior[i % len(priors)] for i in pairs.tolist()]
-    d = prior_table.shape[-1]
-    table = _urn(weights, which.reshape(-1, d), digits, integer(1, steps=steps), integer(1, draws=draws), bits)
-    return table.reshape(-1, *prior_table.shape)
+    table = _urn(weights, which.reshape(-1, alpha.shape[-1]), digits, steps, draws, bits)
+    return table.reshape(-1, *alpha.shape)
 
 
-def exact_dirichlet(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: int, draws: int, bits: Bits) -> Array:
+def over_one_power(values: Sequence[float]) -> tuple[list[int], int]:
+    """Doubles as integers over one power of two, exactly.
+
+    Parameters
+    ----------
+    values : sequence of float
+        Finite.
+
+    Returns
+    -------
+    numerators : list of int
+    digits : int
+        Binary digits after the point. Each value is its numerator over `2**digits`.
+
+    Examples
+    --------
+    >>> over_one_power([0.75, 3.0])
+    ([3, 12], 2)
+    """
+    ratios = [value.as_integer_ratio() for value in values]
+    digits = max((denominator.bit_length() - 1 for _, denominator in ratios), default=0)
+    return [numerator << digits + 1 - denominator.bit_length() for numerator, denominator in ratios], digits
+
+
+def exact_dirichlet(alpha: Array, r: float, counts: Integers, *, steps: int, draws: int, bits: Bits) -> Array:
     """Dirichlet draws on a grid: the :func:`positive_frequencies` of :func:`synthetic_counts`, with the same arguments.
 
     Returns

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.numerics.balls import Ball, JointBalls
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
-from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.discrete_noise import Uniform, discrete_laplace, geometric
+from pymc_dirdp.sampling.bits import Bits, Uniform
+from pymc_dirdp.sampling.discrete_noise import discrete_laplace, geometric
 
 # Initial number of decimal digits; each attempt doubles it.
 _DIGITS = 30
