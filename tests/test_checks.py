@@ -7,17 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pymc_dirdp.checks import (
-    at_least,
-    checked_counts,
-    identifier,
-    integer,
-    one_of,
-    open_unit_interval,
-    positive,
-    positive_array,
-)
+from pymc_dirdp.checks import at_least, integer, one_of, open_unit_interval, positive, positive_array
+from pymc_dirdp.counting.columns import identifier
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
+from pymc_dirdp.sampling.drawing import checked_counts
 
 NUMBERS = [1, 1.0, np.float32(1), np.int64(1), np.array(1.0), Fraction(1)]
 

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import checked_counts, integer, positive, positive_array
+from pymc_dirdp.checks import integer, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.papers import HellingerMechanism
 from pymc_dirdp.papers.hellinger_distributions import (
@@ -13,6 +13,7 @@ from pymc_dirdp.papers.hellinger_distributions import (
     local_sensitivities,
     smooth_sensitivities,
 )
+from pymc_dirdp.sampling.drawing import checked_counts
 
 # P4's sensitivities: how much a posterior moves, in Hellinger distance, if one record is replaced.
 #

@@ -12,10 +12,10 @@ from scipy import stats
 
 from pymc_dirdp.counting import bounding
 from pymc_dirdp.counting import bounding as keeping
-from pymc_dirdp.counting.bounding import Bound, retained_rows
+from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.counting.counts import tabulate
 from pymc_dirdp.counting.engines import EngineRecords
-from pymc_dirdp.counting.tables import count, count_families
+from pymc_dirdp.counting.tables import count, count_families, retained_rows
 from pymc_dirdp.errors import ArgumentError, DataError
 
 KEY = 2**255 + 987654321

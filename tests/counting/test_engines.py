@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.checks import identifier
 from pymc_dirdp.counting import engines
+from pymc_dirdp.counting.columns import identifier
 from pymc_dirdp.counting.tables import count
 from pymc_dirdp.errors import ArgumentError, DataError
 

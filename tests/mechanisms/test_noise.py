@@ -14,8 +14,9 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussian
 from pymc_dirdp.mechanisms.geometric import Geometric, ZeroSumGeometric
 from pymc_dirdp.mechanisms.joint import JointNoise
-from pymc_dirdp.mechanisms.noise import ListedCurves, Noise, NoisyMarginal, noisy_counts, round_scale_up
+from pymc_dirdp.mechanisms.noise import ListedCurves, Noise, NoisyMarginal, round_scale_up
 from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.drawing import noisy_counts
 
 Binomial = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "own_mechanism.py"))["Binomial"]
 

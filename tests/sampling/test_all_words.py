@@ -19,9 +19,8 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.numerics.balls import Ball
 from pymc_dirdp.sampling import bits as bits_module
 from pymc_dirdp.sampling import compiled_urn, geometric
-from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.bits import Bits, chosen, exponential_coin
 from pymc_dirdp.sampling.compiled_urn import _add_up, _before_a_bar, _below, _category, _share_out, _under, _urns, _wait
-from pymc_dirdp.sampling.discrete_noise import chosen, exponential_coin
 from pymc_dirdp.sampling.exact import _in_python
 
 LEFT = Fraction(1, 100)

@@ -8,18 +8,8 @@ from fractions import Fraction
 import pytest
 
 from pymc_dirdp.sampling import discrete_noise
-from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.discrete_noise import (
-    _NO_WORDS,
-    _coin,
-    _gaussian,
-    _laplace,
-    _uniform,
-    compiled,
-    exponential_coin,
-    gaussian,
-    laplace,
-)
+from pymc_dirdp.sampling.bits import Bits, compiled, exponential_coin
+from pymc_dirdp.sampling.discrete_noise import _NO_WORDS, _coin, _gaussian, _laplace, _uniform, gaussian, laplace
 
 
 class Tape(Bits):

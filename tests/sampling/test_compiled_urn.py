@@ -10,7 +10,7 @@ from scipy.special import betaln, gammaln
 from scipy.stats import betabinom, chisquare
 
 from pymc_dirdp.sampling import compiled_urn, exact
-from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.bits import Bits, compiled
 from pymc_dirdp.sampling.compiled_urn import (
     _add_up,
     _before_a_bar,
@@ -21,7 +21,6 @@ from pymc_dirdp.sampling.compiled_urn import (
     _wait,
     urns_in_jumps,
 )
-from pymc_dirdp.sampling.discrete_noise import compiled
 
 DRAWS = 20_000
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pymc_dirdp
-from pymc_dirdp.sampling.discrete_noise import compiled
+from pymc_dirdp.sampling.bits import compiled
 
 CODE = """
 import pymc_dirdp.sampling.discrete_noise as module

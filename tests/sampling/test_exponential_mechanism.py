@@ -9,8 +9,7 @@ import pytest
 from scipy.stats import chi2
 
 from pymc_dirdp.sampling import discrete_noise
-from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.discrete_noise import chosen
+from pymc_dirdp.sampling.bits import Bits, chosen
 
 CASES = [
     ([0, 1, 3], Fraction(2)),

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pymc_dirdp.sampling.discrete_noise import dyadic_above, over_one_power
+from pymc_dirdp.sampling.discrete_noise import dyadic_above
+from pymc_dirdp.sampling.exact import over_one_power
 
 SMALLEST, LARGEST = math.ulp(0.0), math.nextafter(math.inf, 0)
 
