@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
@@ -78,7 +79,7 @@ class Declaration:
         """The relation between neighbouring data sets."""
         return adjacency_by_name(self.options.get("adjacency", "replace-one")).name
 
-    @property
+    @cached_property
     def columns(self) -> list[str]:
         """The columns of the data that are read."""
         return [*self.categories, *(name for name in (self.unit, self.counts) if name is not None)]

@@ -30,7 +30,7 @@ class SecretCounts:
     """The counts of records in each cell of a table. **Secret**.
 
     They are no array, so no function of arrays takes them by mistake. They cannot be shown, compared, copied or
-    pickled. The files of the trusted core alone use `cells`; a test finds any other use.
+    pickled. The files of the trusted core alone use `secret_cells`; a test finds any other use.
 
     Parameters
     ----------
@@ -43,10 +43,10 @@ class SecretCounts:
     SecretCounts(secret)
     """
 
-    __slots__ = ("cells",)
+    __slots__ = ("secret_cells",)
 
     def __init__(self, cells: ArrayLike) -> None:
-        self.cells = cells
+        self.secret_cells = cells
 
     def __repr__(self) -> str:
         return "SecretCounts(secret)"
@@ -91,7 +91,7 @@ class Drawing(abc.ABC):
 
     def check(self, counts: SecretCounts) -> Array:
         """**Secret**: the counts as doubles, or the errors of :meth:`of`."""
-        return checked_counts(counts.cells, self.shape, self.min_count, self.n_records)
+        return checked_counts(counts.secret_cells, self.shape, self.min_count, self.n_records)
 
     @abc.abstractmethod
     def _drawn(self, counts: Array) -> list[Array]:
@@ -181,7 +181,7 @@ class EdgesDrawing:
 
     def scores(self, counts: SecretCounts) -> list[list[int]]:
         """The scores of all candidates for each edge, times `n_bins`. **Secret.**"""
-        cells = np.asarray(counts.cells)
+        cells = np.asarray(counts.secret_cells)
         if cells.shape != (self.n_candidates + 1,) or cells.dtype.kind not in "iu":
             raise DataError(
                 f"Expected {self.n_candidates + 1} integers, the numbers of records between {self.n_candidates} "
@@ -207,7 +207,7 @@ class PairsDrawing:
 
     def of(self, tables: Sequence[SecretCounts]) -> tuple[Integers, ...]:
         """The noisy counts of each table."""
-        return tuple(np.asarray(counts.cells) + noise for counts, noise in zip(tables, self.noises, strict=True))
+        return tuple(np.asarray(counts.secret_cells) + noise for counts, noise in zip(tables, self.noises, strict=True))
 
 
 type Pair = tuple[int, int]
@@ -281,7 +281,8 @@ class TreeDrawing:
         expected = total * np.outer(first, second).ravel()
         rounded = np.round(expected)
         # All other terms are functions of the noisy marginals, which are published.
-        distance = int(np.abs(np.asarray(counts.cells).ravel().astype(np.int64) - rounded.astype(np.int64)).sum())
+        cells = np.asarray(counts.secret_cells).ravel().astype(np.int64)
+        distance = int(np.abs(cells - rounded.astype(np.int64)).sum())
         spread = np.outer(1 - first, 1 - second).ravel() * expected
         noise = self.noise_sd**2 * np.add.outer(first**2, second**2).ravel()
         variance = np.where(rounded > 0, spread + noise, np.minimum(expected**2, spread + noise))

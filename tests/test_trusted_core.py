@@ -1,0 +1,258 @@
+"""While counts are in hand, only the files of the trusted core run. No counts are left when a release is described."""
+
+import ast
+import contextlib
+import gc
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.accounting.opening import Sealed
+from pymc_dirdp.cli.main import main
+from pymc_dirdp.mechanisms.registry import Dirichlet, Marginals
+from pymc_dirdp.releases import pairs_drawn, release
+from pymc_dirdp.sampling.drawing import SecretCounts
+
+PACKAGE = Path(dirdp.__file__).parent
+PAGE = PACKAGE.parent / "docs" / "threat_model.md"
+LOOSE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+CELLS = [48611, 31337, 77003, 10522]
+RECORDS = {"pet": ["cat", "dog", "cat", "hen"] * 50, "fur": ["yes", "no", "yes", "no"] * 50}
+LABELS = {"pet": ["cat", "dog", "hen"], "fur": ["yes", "no"]}
+
+pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
+
+
+def core():
+    """The files that the page names."""
+    section = PAGE.read_text(encoding="utf-8").split("## The trusted core")[1].split("\n## ")[0]
+    return re.findall(r"^\| `pymc_dirdp/([\w/]+\.py)`", section, flags=re.M)
+
+
+def test_the_page_names_at_most_twelve_files():
+    assert 0 < len(core()) == len(set(core())) <= 12
+    assert all((PACKAGE / file).is_file() for file in core())
+
+
+def test_only_the_core_reads_secret_counts():
+    readers = {
+        str(file.relative_to(PACKAGE))
+        for file in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "secret_cells"
+    }
+    assert readers
+    assert readers <= set(core())
+
+
+def test_secret_counts_show_nothing():
+    counts = SecretCounts([5, 7])
+    assert repr(counts) == str(counts) == "SecretCounts(secret)"
+    for use in (np.asarray, np.sum, list, len, hash, lambda c: c == c, lambda c: c + 1, lambda c: c.__reduce_ex__(4)):
+        with pytest.raises(TypeError):
+            use(counts)
+    with pytest.raises(AttributeError):
+        counts.other = 1
+
+
+def one_table():
+    with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+        p = pm.Dirichlet("p", a=[1.5, 1, 1, 2], dims="hair")
+        pm.Multinomial("students", n=sum(CELLS), p=p, observed=CELLS)
+    return model
+
+
+def codes_and_rates():
+    with pm.Model(coords={"parent": ["no", "yes"], "child": list("xyz")}) as model:
+        theta = pm.Dirichlet("theta", a=[[1, 2, 1], [1, 1, 3]], dims=("parent", "child"))
+        pm.Categorical("c", p=theta[np.array([0, 1, 1, 0, 1])], observed=np.array([0, 1, 2, 1, 1]))
+        pm.Bernoulli("b", p=pm.Beta("rate", 1, 1), observed=[0, 0, 1, 1, 1])
+    return model
+
+
+def survey():
+    with pm.Model(coords={"item": list("abc"), "person": range(6), "side": ["no", "yes"]}) as model:
+        p = pm.Dirichlet("p", a=np.ones((3, 2)), dims=("item", "side"))
+        pm.Categorical("answer", p=p, observed=np.arange(18).reshape(6, 3) % 2, dims=("person", "item"))
+    return model
+
+
+def poisson():
+    with pm.Model() as model:
+        pm.Poisson("cases", pm.Gamma("rate", 2, 0.2, shape=3), observed=[48, 0, 5])
+    return model
+
+
+def logistic():
+    with pm.Model() as model:
+        group = pm.Data("group", np.array([0, 1, 1, 0, 1]))
+        effect = pm.Normal("effect", shape=2)
+        pm.Bernoulli("ill", logit_p=effect[group], observed=np.array([0, 1, 1, 0, 0]))
+    return model
+
+
+def sampled(model=one_table, guarantee=LOOSE, **options):
+    dirdp.sample(guarantee, model(), progressbar=False, **options)
+
+
+def of_pairs(folder):
+    dirdp.sample(LOOSE, dirdp.latent_class(RECORDS, categories=LABELS), progressbar=False)
+
+
+def of_command_line(folder):
+    rows = "\n".join(f"{pet},{fur},{i}" for i, (pet, fur) in enumerate(zip(*RECORDS.values(), strict=True)))
+    (folder / "data.csv").write_text(f"pet,fur,who\n{rows}\n")
+    (folder / "survey.toml").write_text(
+        '[guarantee]\nkind = "ApproxDP"\nepsilon = 1.0\ndelta = 1e-6\n'
+        "[data]\nrecords = 200\n[people]\ncontribution = 1\n"
+        '[variables.pet]\ncategories = ["cat", "dog", "hen"]\n'
+        '[variables.fur]\ncategories = ["yes", "no"]\ngiven = ["pet"]\n'
+    )
+    files = [str(folder / name) for name in ("survey.toml", "data.csv", "out.json")]
+    assert main(["release", files[0], files[1], "--out", files[2]]) == 0
+
+
+def of_frames(folder):
+    pl = pytest.importorskip("polars")
+    dirdp.choose_structure(LOOSE, pl.DataFrame(RECORDS).lazy(), categories=LABELS)
+
+
+def of_units(folder):
+    people = RECORDS | {"who": [f"p{i // 2}" for i in range(200)]}
+    dirdp.choose_structure(
+        LOOSE, people, categories=LABELS, unit="who", contribution=1, adjacency="add-remove", ledger=None
+    )
+
+
+VERBS = {
+    "dirichlet": lambda folder: sampled(),
+    "temper": lambda folder: sampled(mechanism=Dirichlet(strategy="temper")),
+    "seeded": lambda folder: sampled(random_seed=1),
+    "fast": lambda folder: dirdp.sample(dirdp.plan(LOOSE, one_table(), sampler="fast"), one_table()),
+    "codes": lambda folder: sampled(codes_and_rates),
+    "geometric": lambda folder: sampled(codes_and_rates, mechanism="geometric"),
+    "gaussian": lambda folder: sampled(codes_and_rates, mechanism="gaussian"),
+    "auto": lambda folder: sampled(mechanism="auto", adjacency="add-remove", n_records=100),
+    "joint": lambda folder: sampled(codes_and_rates, mechanism="joint"),
+    "marginals": lambda folder: sampled(codes_and_rates, mechanism="marginals"),
+    "geometric marginals": lambda folder: sampled(codes_and_rates, mechanism=Marginals(noise="geometric")),
+    "survey": lambda folder: sampled(survey, unit="person"),
+    "ledger": lambda folder: sampled(ledger=dirdp.Ledger(LOOSE, folder / "ledger.db")),
+    "counts": lambda folder: dirdp.private_model(dirdp.PureDP(epsilon=1.0), poisson(), count_variables=["cases"]),
+    "outcomes": lambda folder: dirdp.private_model(LOOSE, logistic(), levels={"group": 2}, adjacency="add-remove"),
+    "pairs": of_pairs,
+    "command line": of_command_line,
+    "structure": lambda folder: dirdp.choose_structure(LOOSE, RECORDS, categories=LABELS),
+    "structure of an engine": of_frames,
+    "structure of units": of_units,
+    "bins": lambda folder: dirdp.choose_bins(
+        LOOSE, {"age": list(range(90))}, "age", n_bins=3, candidates=[20, 40, 60], ledger=None
+    ),
+    "classifier": lambda folder: dirdp.Classifier.sample(
+        dirdp.ApproxDP(epsilon=4.0, delta=1e-6), RECORDS, "pet", categories=LABELS, progressbar=False
+    ),
+}
+
+
+@contextlib.contextmanager
+def watched(monkeypatch):
+    """The files that run between the opening of the records and the return to the verb, and what is left after it."""
+    seen, left, open_records = set(), [], Sealed.release
+
+    def look(frame, event, _):
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(str(PACKAGE)):
+            seen.add(str(Path(file).relative_to(PACKAGE)))
+
+    def opened(self, count, draw, receipt):
+        def first(records):
+            sys.setprofile(look)
+            return count(records)
+
+        try:
+            return open_records(self, first, draw, receipt)
+        finally:
+            sys.setprofile(None)
+            gc.collect()
+            left.append(sum(type(item) is SecretCounts for item in gc.get_objects()))
+
+    monkeypatch.setattr(Sealed, "release", opened)
+    yield seen, left
+    monkeypatch.setattr(Sealed, "release", open_records)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_only_the_core_runs_with_counts_in_hand(verb, tmp_path, monkeypatch):
+    with watched(monkeypatch) as (seen, left), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        VERBS[verb](tmp_path)
+    assert seen
+    assert seen <= set(core()), sorted(seen - set(core()))
+    assert set(left) == {0}
+
+
+def arrays_in_frames():
+    """The arrays in local variables of all frames of this thread."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(str(PACKAGE)):
+            for value in frame.f_locals.values():
+                held = (
+                    value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
+                )
+                yield from (item for item in held if isinstance(item, np.ndarray | SecretCounts))
+        frame = frame.f_back
+
+
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric", "gaussian"])
+def test_no_frame_has_counts_when_a_release_is_described(mechanism, monkeypatch):
+    shown, view = [], release.view
+
+    def describe(*arguments):
+        shown.extend(arrays_in_frames())
+        return view(*arguments)
+
+    monkeypatch.setattr(release, "view", describe)
+    sampled(mechanism=mechanism)
+    assert not any(type(array) is SecretCounts or np.array_equal(array, CELLS) for array in shown)
+
+
+def test_no_frame_has_records_when_pairs_are_described(monkeypatch):
+    shown, tree = [], pairs_drawn.tree_of_pairs
+
+    def describe(*arguments):
+        shown.extend(arrays_in_frames())
+        return tree(*arguments)
+
+    monkeypatch.setattr(pairs_drawn, "tree_of_pairs", describe)
+    of_pairs(None)
+    true = [[100, 50, 50], [100, 100]]
+    assert shown
+    assert not any(type(array) is SecretCounts or array.tolist() in true for array in shown)
+
+
+@pytest.mark.parametrize(
+    "problem", [dirdp.errors.DataError("x"), OSError(2, "gone"), IndexError("index 48611"), MemoryError()]
+)
+def test_an_error_leaves_no_frame_with_records(problem):
+    def failing(records):
+        assert records
+        raise problem
+
+    with pytest.raises((dirdp.DirdpError, OSError, MemoryError)) as caught:
+        Sealed(CELLS, None).release(failing, lambda tables: None, None)
+    error = caught.value
+    assert error.__context__ is None
+    assert error.__cause__ is None
+    assert "48611" not in str(error)
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    assert not any(frame.f_code is failing.__code__ for frame in frames)
