@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from pymc_dirdp.counting import bounding
-from pymc_dirdp.counting import bounding as keeping
+from pymc_dirdp.counting import engines, tables
 from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.counting.counts import tabulate
 from pymc_dirdp.counting.engines import EngineRecords
@@ -189,8 +188,8 @@ def test_a_unit_changes_its_own_records_only(place, most, distinct):
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_hashes_that_tie_keep_no_more(most, monkeypatch):
     """All hashes are equal, as if somebody had found records that collide."""
-    monkeypatch.setattr(bounding, "_mix", np.zeros_like)
-    monkeypatch.setitem(keeping._ADD_HASH, "polars", lambda polars, native, *_: native.with_columns(h=polars.lit(1)))
+    monkeypatch.setattr(tables, "_mix", np.zeros_like)
+    monkeypatch.setitem(engines._ADD_HASH, "polars", lambda polars, native, *_: native.with_columns(h=polars.lit(1)))
     expected = [min(size, most) for size in SIZES.values()]
     for records in (RECORDS, LAZY["polars"](RECORDS)):
         found = count(records, ["who"], categories={"who": list(SIZES)}, unit="who", contribution=most)

@@ -14,7 +14,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.person_effects import normal_rule
-from pymc_dirdp.releases.model_tables import count_records, read_model
+from pymc_dirdp.releases.model_tables import counting_of, read_model
 from pymc_dirdp.releases.opened import open_release
 
 PURE = dirdp.PureDP(epsilon=1.0)
@@ -400,8 +400,9 @@ def test_a_person_is_all_answers():
 
     def counts(answers):
         model = model_of(centred, observed=answers)
-        tables = count_records(read_model(model, ModelOptions(unit="person")), model)
-        return np.asarray(tables.rvs_to_values[tables["y_records"]].data)
+        counting = counting_of(read_model(model, ModelOptions(unit="person")))
+        (table,) = counting.count(counting.records)
+        return table
 
     for person, other in itertools.product(range(5), itertools.product([0, 1], repeat=2)):
         changed = ANSWERS.copy()

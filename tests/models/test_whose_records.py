@@ -13,7 +13,7 @@ from pymc_dirdp.models.graph import same_data, shift_axis
 from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.privacy_unit import as_code, unit_options
 from pymc_dirdp.models.tables import tables
-from pymc_dirdp.models.whose_records import check_people, tables_and_people
+from pymc_dirdp.models.whose_records import reading_of, tables_and_people
 from pymc_dirdp.privacy.people import Contribution
 
 RNG = np.random.default_rng(5)
@@ -265,11 +265,16 @@ def texts(lengths):
     return model
 
 
+def check_people(model, options):
+    for observed in find_observations(tables(model), model):
+        reading_of(observed, options).check_people()
+
+
 def test_a_person_with_more_records_than_stated_is_an_error_without_a_value():
     said = unit_options(**NOTHING | {"unit": 0, "contribution": 7919})
-    check_people(find_observations(tables(texts([7919, 3])), texts([7919, 3])), said)
+    check_people(texts([7919, 3]), said)
     with pytest.raises(DataError, match="more than contribution=7919 records of 'words'") as caught:
-        check_people(find_observations(tables(texts([7919, 7920])), texts([7919, 7920])), said)
+        check_people(texts([7919, 7920]), said)
     assert "7920" not in str(caught.value)
 
 
@@ -280,8 +285,8 @@ def test_a_repeated_person_is_counted_over_all_its_records():
     said = {"unit": 0, "contribution": 6}
     assert reading(model, **said).contribution("b") == Contribution(6)
     with pytest.raises(DataError, match="'k'"):
-        check_people(find_observations(tables(model), model), unit_options(**NOTHING | said))
-    check_people(find_observations(tables(model), model), unit_options(**NOTHING | said | {"contribution": 7}))
+        check_people(model, unit_options(**NOTHING | said))
+    check_people(model, unit_options(**NOTHING | said | {"contribution": 7}))
 
 
 # The same data twice

@@ -1,0 +1,124 @@
+"""Records are opened once, with a receipt of the ledger, and no error has one of them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.accounting.opening import CountRules, Sealed, TablesDrawing
+from pymc_dirdp.errors import ArgumentError, DataError, InternalError, LedgerError
+from pymc_dirdp.sampling.drawing import AddedNoise, SecretCounts
+
+NUMBERS = [48611, 31337, 77003]
+
+
+def nothing(tables):
+    """Publish how many tables there are."""
+    assert all(type(table) is SecretCounts for table in tables)
+    return len(tables)
+
+
+@pytest.fixture
+def charged():
+    """A ledger, and the receipt of its only entry."""
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.0), unit="record")
+    return ledger, ledger.receipt(ledger.spend(dirdp.PureDP(epsilon=0.5), what="hair"))
+
+
+@pytest.mark.parametrize("in_draw", [False, True])
+@pytest.mark.parametrize("has_ledger", [False, True])
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [
+        (DataError("A value is missing."), DataError),
+        (ArgumentError("Other columns."), ArgumentError),
+        (IndexError("index 48611 is out of bounds"), InternalError),
+        (OSError(2, "No such file"), OSError),
+        (ImportError("Install it."), ImportError),
+        (MemoryError(), MemoryError),
+    ],
+)
+def test_an_error_says_whether_the_ledger_was_charged_and_has_no_frame_with_records(
+    charged, problem, kind, has_ledger, in_draw
+):
+    """Found by attack: without a ledger the traceback had the frames that held the counts."""
+
+    def fail(secret):
+        assert secret
+        raise problem
+
+    ledger, receipt = charged if has_ledger else (None, None)
+    stages = (lambda records: [np.array(records)], fail) if in_draw else (fail, nothing)
+    with pytest.raises(kind) as caught:
+        Sealed(NUMBERS, ledger).release(*stages, receipt)
+    error = caught.value
+    assert (error.__context__, error.__cause__) == (None, None)
+    assert ("has been charged" in str(error)) == (has_ledger and isinstance(error, dirdp.DirdpError))
+    assert "48611" not in str(error)
+    frames = [entry.frame for entry in caught.traceback]
+    assert not any(frame.code.raw is fail.__code__ for frame in frames)
+    assert "48611" not in repr(frames[-1].f_locals) + repr(vars(frames[-1].f_locals["self"]))
+
+
+def test_records_are_opened_once_with_a_receipt_of_this_ledger(charged):
+    ledger, receipt = charged
+    other = dirdp.Ledger(ledger.limit)
+    wrong = [None, replace(receipt, number=2), replace(receipt, hash="0" * 64), replace(receipt, ledger="0" * 32)]
+    wrong.append(other.receipt(other.spend(dirdp.PureDP(epsilon=0.5), what="hair")))
+    for forged in wrong:
+        with pytest.raises(LedgerError, match="not charged"):
+            Sealed(NUMBERS, ledger).release(pytest.fail, nothing, forged)
+    sealed = Sealed(NUMBERS, ledger)
+    assert repr(sealed) == "Sealed(secret)"
+    assert sealed.release(lambda records: [records, records], nothing, receipt) == 2
+    with pytest.raises(InternalError):
+        sealed.release(lambda records: [records], nothing, receipt)
+
+
+def drawing_of(*shapes, rules=None, numbers=None):
+    drawings = {
+        f"t{i}": AddedNoise(shape, 0.0, None, (((), np.zeros(shape, dtype=object)),)) for i, shape in enumerate(shapes)
+    }
+    return TablesDrawing(drawings, rules or CountRules(), numbers or {})
+
+
+def test_all_tables_are_checked_before_any_is_drawn():
+    drawing = drawing_of((2,), (3,), numbers={"t1": 6})
+    drawn = drawing.of([SecretCounts([1, 2]), SecretCounts([3, 2, 1])])
+    assert {name: [array.tolist() for array in arrays] for name, arrays in drawn.arrays.items()} == {
+        "t0": [[1.0, 2.0]],
+        "t1": [[3.0, 2.0, 1.0]],
+    }
+    for second, problem in (([3, 2], "shape"), ([3, 2, -1], "negative"), ([3, 2, 2], "another number of records")):
+        with pytest.raises(DataError, match=problem):
+            drawing.of([SecretCounts([1, 2]), SecretCounts(second)])
+
+
+COUNTS = np.array([[40031, 37703], [7219, 19157]])
+
+
+@pytest.mark.parametrize("constant", [0, 1, 0.5])
+@pytest.mark.parametrize("part", [COUNTS, COUNTS[:, 0], COUNTS[:, 1]])
+def test_a_public_array_that_equals_counts_is_refused(part, constant):
+    with pytest.raises(DataError, match="would publish"):
+        CountRules(arrays=(np.ones(4), part + constant)).check({"t": COUNTS})
+    # Numbers of trials have rules of their own.
+    CountRules(arrays=(COUNTS.sum(axis=-1), part * 2, np.array(["a", "b"]))).check({"t": COUNTS})
+
+
+def test_the_stages_of_a_funnel_are_refused():
+    # The people who went on from a stage are the trials of the next one.
+    funnel = np.array([[6000, 4000], [2500, 3500], [1100, 1400]])
+    assert np.array_equal(funnel[1:].sum(axis=-1), funnel[:-1, 0])
+    with pytest.raises(DataError, match="rows before"):
+        CountRules(stages=frozenset({"t"})).check({"t": funnel})
+    CountRules(stages=frozenset({"other"})).check({"t": funnel})
+    CountRules(stages=frozenset({"t"})).check({"t": funnel + [[1, 0], [0, 0], [0, 0]]})
+
+
+def test_labels_in_the_order_of_the_counts_are_found():
+    rules = CountRules(labelled={"t": (1,)})
+    assert rules.ranked({"t": np.array([[9, 5, 4], [9, 8, 2]])}) == ("t", 1)
+    assert rules.ranked({"t": np.array([[9, 5, 6], [9, 8, 7]])}) is None
+    assert CountRules().ranked({"t": np.array([9, 5, 4])}) is None
