@@ -323,7 +323,7 @@ def release(
         count = partial(
             count_file, declaration=facts, families=tables.families, flat=set(tables.axes), bound=_bound(facts)
         )
-        counting = None if counts_first else Counting(data, count)
+        counting = None if counts_first else Counting(data, count, has_numbers=True)
         tree = sample_sealed(release_plan, model, counting, ledger=budget, progressbar=False)
         dirdp.save(tree, temporary)
     return dirdp.report(tree)

@@ -253,7 +253,7 @@ class Classifier:
         tables = sample_sealed(
             tables_plan,
             model,
-            Counting(columns | people, count),
+            Counting(columns | people, count, has_numbers=True),
             ledger=ledger.using(reservations[0].number),
             random_seed=random_seed,
             progressbar=progressbar,

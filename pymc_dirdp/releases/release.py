@@ -148,11 +148,14 @@ class Counting[T]:
         Returns the counts of all tables in their order. A function of the trusted core.
     arrays : tuple of ndarray
         Arrays that the release treats as public, beside the priors of the tables.
+    has_numbers : bool, default False
+        Whether the records must have the public numbers that the plan states, because it was made without them.
     """
 
     records: T
     count: Callable[[T], Sequence[Integers]]
     arrays: tuple[NDArray[Any], ...] = ()
+    has_numbers: bool = False
 
 
 def sample_sealed(
@@ -191,7 +194,7 @@ def sample_sealed(
     tables = tuple(part.table for part in plan.parts)
     counting = _observed(tables, model, plan) if counting is None else counting
     sealed = Sealed(counting.records, ledger)
-    drawing = _prepared(plan, counting.arrays, random_seed)
+    drawing = _prepared(plan, counting, random_seed)
     warn_if_seeded("release", random_seed=random_seed)
     receipt = None
     if ledger is not None:
@@ -228,7 +231,7 @@ def _observed(tables: Sequence[Table], model: pm.Model, plan: Plan) -> Counting[
     return Counting(list(by_table.values()), count_readings)
 
 
-def _prepared(plan: Plan, arrays: Sequence[NDArray[Any]], random_seed: Seed) -> TablesDrawing:
+def _prepared(plan: Plan, counting: Counting[Any], random_seed: Seed) -> TablesDrawing:
     """The draws of all tables, with their noise, before the records are opened."""
     # All tables use one generator, so their noise is independent. Without a seed, the exact sampler uses random bits of
     # the operating system.
@@ -247,9 +250,9 @@ def _prepared(plan: Plan, arrays: Sequence[NDArray[Any]], random_seed: Seed) -> 
         drawings[name] = shared.get(name) or part.mechanism.prepare(
             plan.released_draws, sampler=sampler, random_seed=source, n_records=part.n_records
         )
-    known = plan.privacy_unit.n_records_is_public
+    known = counting.has_numbers and plan.privacy_unit.n_records_is_public
     numbers = {part.table.name: part.n_records for part in plan.parts if known and part.n_records is not None}
-    rules = count_rules([part.table for part in plan.parts], plan.privacy_unit.options, arrays)
+    rules = count_rules([part.table for part in plan.parts], plan.privacy_unit.options, counting.arrays)
     return TablesDrawing(drawings, rules, numbers)
 
 

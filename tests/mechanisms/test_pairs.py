@@ -15,6 +15,7 @@ from pymc_dirdp.mechanisms.pairs import PairsMechanism
 from pymc_dirdp.privacy.bounded_loss import BoundedRange
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.drawing import SecretCounts
 from pymc_dirdp.texts.codec import facts_of, value_of
 
 LENGTHS = (2, 3, 2)
@@ -42,7 +43,7 @@ def counted(data, mechanism):
 def released(mechanism, data, seed):
     """The noisy counts of a data set."""
     bits = Bits(np.random.default_rng(seed))
-    return [mechanism.measured(counts, bits) for counts in counted(data, mechanism)]
+    return list(mechanism.prepare(bits).of([SecretCounts(counts) for counts in counted(data, mechanism)]))
 
 
 # Privacy.
@@ -175,16 +176,18 @@ def test_several_records_of_a_unit_count_as_many_times():
 
 @pytest.mark.parametrize("noise", ["gaussian", "geometric"])
 def test_noisy_counts_have_the_variance_that_they_say(noise):
-    mechanism, counts = PairsMechanism(LENGTHS, 8.0, noise), np.full((200, 50), 7)
-    seen, sd = mechanism.measured(counts, Bits(np.random.default_rng(1))), mechanism.drawn_noise.sd
+    mechanism = PairsMechanism([200, 50], 8.0, noise)
+    tables = [SecretCounts(np.full(mechanism.shape(table), 7)) for table in mechanism.tables]
+    seen, sd = mechanism.prepare(Bits(np.random.default_rng(1))).of(tables)[-1], mechanism.drawn_noise.sd
     assert seen.mean() == pytest.approx(7, abs=5 * sd / math.sqrt(seen.size))
     assert seen.std() == pytest.approx(sd, rel=0.05)
 
 
 def test_counts_are_added_exactly_however_large_they_are():
-    mechanism = PairsMechanism(LENGTHS, 2.0**-19)
-    counts = np.array([2**60 + 1, 0])
-    assert mechanism.measured(counts, Bits(np.random.default_rng(0))).tolist() == [2**60 + 1, 0]
+    mechanism = PairsMechanism([2, 2], 2.0**-19)
+    tables = [SecretCounts(np.full(mechanism.shape(table), 2**60 + 1)) for table in mechanism.tables]
+    noisy = mechanism.prepare(Bits(np.random.default_rng(0))).of(tables)
+    assert [set(counts.ravel().tolist()) for counts in noisy] == [{2**60 + 1}] * 3
 
 
 # What is refused.

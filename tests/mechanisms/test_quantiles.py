@@ -9,11 +9,16 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.mechanisms import choices
 from pymc_dirdp.mechanisms.choices import QuantilesMechanism
 from pymc_dirdp.privacy.bounded_loss import BoundedRange
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
+from pymc_dirdp.sampling import drawing
+from pymc_dirdp.sampling.drawing import SecretCounts
+
+
+def scores_of(mechanism, counts):
+    return np.array(mechanism.prepare().scores(SecretCounts(counts)), dtype=float)
 
 
 def edge_distributions(mechanism, data):
@@ -22,7 +27,7 @@ def edge_distributions(mechanism, data):
     `data` are the numbers of candidates that each record has reached.
     """
     between = np.bincount(data, minlength=mechanism.n_candidates + 1)
-    scores = np.array(mechanism.scores(between), dtype=float) / (mechanism.scale * mechanism.n_bins)
+    scores = scores_of(mechanism, between) / (mechanism.scale * mechanism.n_bins)
     return scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
 
 
@@ -107,7 +112,7 @@ def test_no_record_is_the_worst_for_edges_on_both_sides(bins, records, sizes):
         for data in itertools.combinations_with_replacement(range(4), n):
             for added in itertools.combinations_with_replacement(range(4), records):
                 before, after = (
-                    np.array(mechanism.scores(np.bincount(each, minlength=4))) for each in (data, (*data, *added))
+                    scores_of(mechanism, np.bincount(each, minlength=4)) for each in (data, (*data, *added))
                 )
                 found.add(tuple(np.ptp(after - before, axis=1).tolist()))
     assert all(np.any(np.all(np.array(widths) <= claims, axis=1)) for widths in found)
@@ -155,7 +160,7 @@ def test_what_is_drawn_is_that_distribution(monkeypatch):
         asked.append(np.array(scores, dtype=float) / float(scale))
         return len(asked) % 2
 
-    monkeypatch.setattr(choices, "chosen", scripted)
+    monkeypatch.setattr(drawing, "chosen", scripted)
     assert mechanism.release([4, 0, 9]) == (0, 1)
     logs = np.array(asked) - np.logaddexp.reduce(asked, axis=1, keepdims=True)
     assert logs == pytest.approx(edge_distributions(mechanism, [0] * 4 + [2] * 9))

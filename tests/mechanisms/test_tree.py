@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms import choices
 from pymc_dirdp.mechanisms.choices import TreeMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
+from pymc_dirdp.sampling import drawing
 from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.drawing import SecretCounts
 from pymc_dirdp.texts.codec import facts_of, value_of
 
 LENGTHS = (2, 2, 3)
@@ -33,6 +34,12 @@ def counted(data, lengths=LENGTHS):
         for i, j in pairs:
             pairs[i, j][record[i], record[j]] += 1
     return marginals, pairs
+
+
+def choose_edges(mechanism, noisy, pairs, bits):
+    """The edges, given the noisy marginals."""
+    prepared = replace(mechanism.prepare(1), bits=bits)
+    return prepared.choose_edges(noisy, {pair: SecretCounts(counts) for pair, counts in pairs.items()})
 
 
 class Scripted:
@@ -56,9 +63,9 @@ def distribution(mechanism, noisy, data, monkeypatch):
         while open_:
             script, log = open_.pop()
             follow = Scripted(script)
-            patched.setattr(choices, "chosen", follow)
+            patched.setattr(drawing, "chosen", follow)
             try:
-                mechanism.choose_edges(noisy, pairs, None)
+                choose_edges(mechanism, noisy, pairs, None)
             except EOFError:
                 scores, scale = follow.offered[-1]
                 weights = np.array([float(score) for score in scores]) / scale
@@ -229,13 +236,16 @@ def test_dependent_pairs_are_joined_and_others_are_not():
 def test_an_end_is_offered_last_and_ends_the_choices(monkeypatch):
     marginals, pairs = counted([(0, 0, 0)] * 4)
     follow = Scripted([0, 1])
-    monkeypatch.setattr(choices, "chosen", follow)
+    monkeypatch.setattr(drawing, "chosen", follow)
     mechanism = TreeMechanism(LENGTHS, 4.0, 1.0)
-    assert mechanism.choose_edges([m.astype(float) for m in marginals], pairs, None) == ((0, 1), (1, 2))
+    assert choose_edges(mechanism, [m.astype(float) for m in marginals], pairs, None) == ((0, 1), (1, 2))
     assert [len(scores) for scores, _ in follow.offered] == [4, 3]
-    assert [scores[-1] for scores, _ in follow.offered] == [mechanism.stop_score(3), mechanism.stop_score(2)]
-    monkeypatch.setattr(choices, "chosen", Scripted([3]))
-    assert mechanism.choose_edges([m.astype(float) for m in marginals], pairs, None) == ()
+    assert [scores[-1] for scores, _ in follow.offered] == [
+        mechanism.prepare().stop_score(3),
+        mechanism.prepare().stop_score(2),
+    ]
+    monkeypatch.setattr(drawing, "chosen", Scripted([3]))
+    assert choose_edges(mechanism, [m.astype(float) for m in marginals], pairs, None) == ()
 
 
 def test_no_noisy_marginal_breaks_it():
@@ -243,7 +253,7 @@ def test_no_noisy_marginal_breaks_it():
     _, pairs = counted([(0, 0, 0)])
     mechanism = TreeMechanism(LENGTHS, 4.0, 1.0)
     for noisy in ([-5.0, -1.0], [0.0, 0.0], [2.0**1000, 3.0], [2.0**53, 2.0**53]):
-        edges = mechanism.choose_edges([np.array(noisy), np.array(noisy), np.array([*noisy, 1.0])], pairs, Bits(1))
+        edges = choose_edges(mechanism, [np.array(noisy), np.array(noisy), np.array([*noisy, 1.0])], pairs, Bits(1))
         assert set(edges) <= set(PAIRS)
     large = {pair: cells * 2**53 for pair, cells in pairs.items()}
     marginals = [np.array([2**53, *[0] * (length - 1)]) for length in LENGTHS]
