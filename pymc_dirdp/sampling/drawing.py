@@ -112,6 +112,14 @@ class AddedNoise(Drawing):
     marginals: tuple[tuple[tuple[int, ...], NDArray[Any]], ...]
 
     @override
+    def check(self, counts: SecretCounts) -> Array:
+        table = super().check(counts)
+        # Sums over rows are exact up to this number.
+        if any(axes for axes, _ in self.marginals) and exact_sum(table) > MAX_RECORDS:
+            raise DataError("The counts add up to more than 2**53 records, the maximum.")
+        return table
+
+    @override
     def _drawn(self, counts: Array) -> list[Array]:
         return [noisy_counts(counts.sum(axis=axes) if axes else counts, noise) for axes, noise in self.marginals]
 
@@ -368,10 +376,7 @@ def checked_counts(
             "A cell has fewer records than min_count, so the guarantee would be false. Lower min_count, which must "
             "hold for every possible data set."
         )
-    total = exact_sum(array)
-    if total > MAX_RECORDS:
-        raise DataError("The counts add up to more than 2**53 records, the maximum.")
-    if n_records is not None and total != n_records:
+    if n_records is not None and exact_sum(array) != n_records:
         raise DataError(
             "The counts do not add up to n_records, so the guarantee would be false. Every possible data set must have "
             "n_records records."

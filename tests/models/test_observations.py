@@ -702,8 +702,8 @@ def test_no_face_of_what_was_read_shows_it():
         p = pm.Dirichlet("p", a=np.ones(4))
         pm.Multinomial("y", n=VECTOR.sum() + 8000, p=p, observed=VECTOR + 2000)
     (observed,) = find_observations(tables(model), model)
-    seen = observed.records()
+    seen = observed.reading.records()
     np.testing.assert_array_equal(seen.records, VECTOR + 2000)
-    for face in (repr(seen), str(seen), f"{seen}", repr(observed), str(observed)):
+    for face in (repr(seen), str(seen), f"{seen}", repr(observed), str(observed), repr(observed.reading)):
         assert "2003" not in face
         assert "array" not in face

@@ -9,6 +9,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, BudgetError, DataError
 from pymc_dirdp.networks import choosing
+from pymc_dirdp.sampling.drawing import EdgesDrawing
 from pymc_dirdp.texts.grammar import parse
 
 AGES = np.random.default_rng(4).gamma(4, 12, 3000)
@@ -96,11 +97,11 @@ def test_people_with_several_records():
 def test_a_person_with_ten_records_counts_as_often_as_is_said(monkeypatch):
     seen = []
 
-    def released(self, between, *, random_seed=None):
-        seen.append(np.array(between))
+    def drawn(self, tables):
+        seen.extend(np.array(table.secret_cells) for table in tables)
         return (0,)
 
-    monkeypatch.setattr(choosing.QuantilesMechanism, "release", released)
+    monkeypatch.setattr(EdgesDrawing, "of", drawn)
     records = {"age": [5.0] * 10 + [50.0], "who": ["ann"] * 10 + ["bob"]}
     choose(records, candidates=[10, 60], unit="who", contribution=2, adjacency="add-remove")
     choose(records, candidates=[5, 50], adjacency="add-remove")

@@ -18,7 +18,7 @@ from scipy.stats import chi2, ncx2
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling import discrete_noise
 from pymc_dirdp.sampling import discrete_noise as compiled_noise
-from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.bits import Bits, exponential_coin
 from pymc_dirdp.sampling.discrete_noise import discrete_gaussian, discrete_laplace, dyadic_above
 
 SMALL_SCALES = [Fraction(1), Fraction(3, 2), Fraction(2, 5), Fraction(4), Fraction(1, 3)]
@@ -108,7 +108,8 @@ class Below:
 
 def source(**changed):
     """The module's own functions, or those of a changed text of it."""
-    text = inspect.getsource(discrete_noise)
+    # The coin is defined again at the end, so that it can be changed, too.
+    text = inspect.getsource(discrete_noise) + inspect.getsource(exponential_coin)
     for old, new in changed.items():
         assert text.count(old) == 1
         text = text.replace(old, new)

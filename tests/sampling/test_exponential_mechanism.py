@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from pymc_dirdp.sampling import discrete_noise
+from pymc_dirdp.sampling import bits
 from pymc_dirdp.sampling.bits import Bits, chosen
 
 CASES = [
@@ -43,7 +43,7 @@ class Followed:
 
         self.mass, self.left = Counter(), Fraction(0)
         with monkeypatch.context() as patched:
-            patched.setattr(discrete_noise, "_accepted", or_again)
+            patched.setattr(bits, "_accepted", or_again)
             paths = [((), Fraction(1))]
             while paths:
                 self.path, weight = paths.pop()
@@ -81,12 +81,12 @@ def agrees(scores, scale, monkeypatch, accept):
 
 @pytest.mark.parametrize(("scores", "scale"), CASES)
 def test_every_outcome_has_its_probability(scores, scale, monkeypatch):
-    assert agrees(scores, scale, monkeypatch, discrete_noise._accepted)
+    assert agrees(scores, scale, monkeypatch, bits._accepted)
 
 
 @pytest.mark.parametrize("mutant", ["another sign", "another scale"])
 def test_another_distribution_is_found(mutant, monkeypatch):
-    accept = discrete_noise._accepted
+    accept = bits._accepted
     wrong = {
         "another sign": lambda uniform, a, b: not accept(uniform, a, b) if a else True,
         "another scale": lambda uniform, a, b: accept(uniform, 2 * a, b),
