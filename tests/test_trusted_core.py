@@ -51,16 +51,6 @@ def test_only_the_core_reads_secret_counts():
     assert readers <= set(core())
 
 
-def test_secret_counts_show_nothing():
-    counts = SecretCounts([5, 7])
-    assert repr(counts) == str(counts) == "SecretCounts(secret)"
-    for use in (np.asarray, np.sum, list, len, hash, lambda c: c == c, lambda c: c + 1, lambda c: c.__reduce_ex__(4)):
-        with pytest.raises(TypeError):
-            use(counts)
-    with pytest.raises(AttributeError):
-        counts.other = 1
-
-
 def one_table():
     with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
         p = pm.Dirichlet("p", a=[1.5, 1, 1, 2], dims="hair")
@@ -197,16 +187,19 @@ def test_only_the_core_runs_with_counts_in_hand(verb, tmp_path, monkeypatch):
     assert set(left) == {0}
 
 
+def contents(value):
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list | tuple) else [value]
+
+
 def arrays_in_frames():
     """The arrays in local variables of all frames of this thread."""
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename.startswith(str(PACKAGE)):
             for value in frame.f_locals.values():
-                held = (
-                    value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
-                )
-                yield from (item for item in held if isinstance(item, np.ndarray | SecretCounts))
+                yield from (item for item in contents(value) if isinstance(item, np.ndarray | SecretCounts))
         frame = frame.f_back
 
 

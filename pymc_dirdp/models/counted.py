@@ -99,7 +99,7 @@ class Reading:
         Whether the distribution has a number of trials. Otherwise each observation is one record.
     table : tuple of int
         The shape of the table.
-    seen : tuple of int
+    likelihood_shape : tuple of int
         The shape of the counts that the likelihood sees.
     cells : ndarray of int64, or None
         For each cell that it sees, the number of the cell of the table; None if it sees the table itself.
@@ -128,7 +128,7 @@ class Reading:
     kind: str
     has_trials: bool
     table: tuple[int, ...]
-    seen: tuple[int, ...]
+    likelihood_shape: tuple[int, ...]
     cells: Integers | None
     rows: tuple[int | None, ...]
     lengths: tuple[int, ...]
@@ -176,15 +176,15 @@ class Reading:
             refuse_lost_unit(self.name, array, self.unstated)
         values = integers(array, self.name, in_float32=self.in_float32)
         row = np.zeros((1,) * len(self.lengths), dtype=np.int64)
-        for axis, length in zip(self.rows, self.seen[:-1], strict=True):
+        for axis, length in zip(self.rows, self.likelihood_shape[:-1], strict=True):
             if axis is None:
                 entry = next(codes).codes(length, self.name, self.lengths)
             else:
                 entry = align_axes(np.arange(length), [axis], self.lengths)
             row = row * length + entry
         if self.kind == "codes":
-            if np.any(values >= self.seen[-1]):
-                raise invalid(self.name, f"are not all codes from 0 to {self.seen[-1] - 1}")
+            if np.any(values >= self.likelihood_shape[-1]):
+                raise invalid(self.name, f"are not all codes from 0 to {self.likelihood_shape[-1] - 1}")
             return Records(values, row, None)
         trials = self.checked_trials()
         if self.kind == "counts":
@@ -206,15 +206,15 @@ class Reading:
         observed = self.records()
         if observed.records is None:
             # Count each category in each row, without an indicator for each record and category.
-            places = observed.row * self.seen[-1] + observed.values
-            counts = np.bincount(places.ravel(), minlength=math.prod(self.seen))
+            places = observed.row * self.likelihood_shape[-1] + observed.values
+            counts = np.bincount(places.ravel(), minlength=math.prod(self.likelihood_shape))
         else:
             # Sum the records along the axes that no row follows, and then by the row that they feed.
             repeated = tuple(axis for axis, length in enumerate(observed.row.shape) if length == 1)
             records = observed.records.sum(axis=repeated, keepdims=True)
-            counts = np.zeros((math.prod(self.seen[:-1]), self.seen[-1]), dtype=np.int64)
-            np.add.at(counts, observed.row.ravel(), records.reshape(-1, self.seen[-1]))
-        counts = counts.reshape(self.seen)
+            counts = np.zeros((math.prod(self.likelihood_shape[:-1]), self.likelihood_shape[-1]), dtype=np.int64)
+            np.add.at(counts, observed.row.ravel(), records.reshape(-1, self.likelihood_shape[-1]))
+        counts = counts.reshape(self.likelihood_shape)
         if self.cells is None:
             return counts
         table, inside = np.zeros(math.prod(self.table), dtype=np.int64), self.cells >= 0

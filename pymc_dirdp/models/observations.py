@@ -215,7 +215,7 @@ class Observation:
             kind="codes" if one_of_categories else "counts" if self.kind.core else "successes",
             has_trials=self.kind.trials is not None,
             table=self.table.shape,
-            seen=self.likelihood.shape(self.table.shape),
+            likelihood_shape=self.likelihood.shape(self.table.shape),
             cells=None if view is None else view.cells,
             rows=self.likelihood.rows,
             lengths=self.lengths,

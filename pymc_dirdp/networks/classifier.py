@@ -248,7 +248,7 @@ class Classifier:
         )
         labels = checked_categories(list(categories), categories)
         families: list[Any] = [part.table.dims for part in tables_plan.parts]
-        bound = checked_bound(unit, contribution, distinct=False)
+        bound = checked_bound(unit=unit, contribution=contribution, distinct=False)
         count = partial(count_families, families=families, labels=labels, otherwise={}, bound=bound)
         tables = sample_sealed(
             tables_plan,
