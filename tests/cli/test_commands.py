@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.cli import columns
 from pymc_dirdp.cli import main as command_line
 from pymc_dirdp.cli.declaration import read_declaration
 
@@ -130,7 +131,8 @@ def test_an_edited_plan(alone, run):
 def test_the_declared_number_of_records_is_that_of_the_data(alone, declare, run):
     declare(("records = 592", "records = 593"))
     code, _, error = run("release", "survey.toml", "survey.csv", "--out", "r.json")
-    assert (code, error) == (3, "dirdp: The data have another number of records than [data] or the plan declares.\n")
+    stated = "dirdp: The data have another number of records than the plan states. Plan again from these data.\n"
+    assert (code, error) == (3, stated)
     assert not Path("r.json").exists()
 
 
@@ -329,8 +331,8 @@ def test_a_header_is_refused_before_the_charge(budget, run, change):
 def test_nothing_is_read_if_nothing_is_charged(budget, run, monkeypatch):
     run("ledger", "survey.toml", "--new")
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5), "budget.db")
-    seen, real = [], command_line.read_columns
-    monkeypatch.setattr(command_line, "read_columns", lambda *args: seen.append(len(ledger.entries())) or real(*args))
+    seen, real = [], columns.read_columns
+    monkeypatch.setattr(columns, "read_columns", lambda *args: seen.append(len(ledger.entries())) or real(*args))
     text = Path("survey.toml").read_text(encoding="utf-8")
     command = ("release", "survey.toml", "survey.csv", "--out", "r.json")
     for old, new in (("\nepsilon = 1.0", "\nepsilon = 3.0"), ("records = 592 ", ""), ("prior = 1.0", "prior = -1")):
