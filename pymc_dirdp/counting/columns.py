@@ -9,6 +9,7 @@ from numbers import Number
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.errors import (
@@ -212,10 +213,34 @@ def dictionary_of(column: Any, name: str) -> tuple[Integers, list[Any]] | None:
             return _dictionary_of_arrow(getattr(column, "array", column).__arrow_array__(), name)
         if callable(getattr(column, "dictionary_encode", None)):
             return _dictionary_of_arrow(column, name)
+        if hasattr(column, "replace_strict") and hasattr(dtype, "is_integer"):
+            return _dictionary_of_polars(column)
+        if isinstance(column, np.ndarray) and not np.ma.isMaskedArray(column):
+            return _dictionary_of_integers(np.asarray(column))
+        if hasattr(column, "isna") and isinstance(dtype, np.dtype):
+            return _dictionary_of_integers(column.to_numpy())
     except Exception:
         # The values are then decoded one by one, which gives a precise error.
         return None
     return None
+
+
+def _dictionary_of_integers(column: NDArray[Any]) -> tuple[Integers, list[Any]] | None:
+    """None for other arrays, because strings take longer to sort than to look up, and numbers may be missing."""
+    if column.ndim != 1 or column.dtype.kind not in "biu":
+        return None
+    values, codes = np.unique(column, return_inverse=True)
+    return codes.astype(np.int64), values.tolist()
+
+
+def _dictionary_of_polars(column: Any) -> tuple[Integers, list[Any]] | None:
+    if column.dtype.is_integer() and not column.null_count():
+        return _dictionary_of_integers(column.to_numpy())
+    if str(column.dtype) != "String":
+        return None
+    values = column.drop_nulls().unique()
+    codes = column.replace_strict(values, range(len(values)), default=-1)
+    return codes.to_numpy().astype(np.int64), values.to_list()
 
 
 def _dictionary_of_arrow(column: Any, name: str) -> tuple[Integers, list[Any]]:
