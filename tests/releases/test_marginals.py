@@ -40,7 +40,7 @@ def release(network):
 
 
 def test_a_plan_reads_no_count_and_shows_what_will_be_measured(network, monkeypatch):
-    monkeypatch.setattr(release_module, "read_counts", None)
+    monkeypatch.setattr(release_module, "count_readings", None)
     plan = dirdp.plan(TARGET, network, **MARGINALS)
     assert {part.table.name: part.mechanism.marginals for part in plan.parts} == {
         "p_a": ((0,),),
@@ -293,7 +293,7 @@ def test_a_family_of_too_many_cells_is_named_before_anything_is_read_or_charged(
     model = dirdp.bayesian_network(data, {"a": [], "b": ["a"]}, categories={"a": range(400), "b": range(300)})
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-4))
     head = ledger.head
-    monkeypatch.setattr(release_module, "read_counts", None)
+    monkeypatch.setattr(release_module, "count_readings", None)
     with pytest.raises(ArgumentError, match=r"'p_b' has 120000 cells.* at most 100000\. Give 'b' fewer parents"):
         planned_sample(TARGET, model, ledger=ledger, **MARGINALS)
     assert ledger.head == head

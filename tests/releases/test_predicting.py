@@ -43,7 +43,7 @@ def model():
 def plan(model):
     # No count is read for the choice.
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(release_module, "read_counts", None)
+        patched.setattr(release_module, "count_readings", None)
         return dirdp.plan(TARGET, model, **AUTO)
 
 
