@@ -229,7 +229,7 @@ def shares_by_hand(one, model, values):
     rvs = [rv for rv in model.observed_RVs if rv.name in one.name.split("_")]
     each = [of_pymc(rv, model, values) for rv in rvs]
     if one.kind == "trials":
-        counts = one.counts(model)
+        counts = one.reading.counts()
         n, value = counts.sum(axis=1), model.rvs_to_values[rvs[0]].eval()
         # If all trials have one outcome, the probability of that is its power.
         if value.ndim and rvs[0].owner.op.ndim_supp:
@@ -237,7 +237,7 @@ def shares_by_hand(one, model, values):
         else:
             all_one = [each[0]((k == 0) * n.reshape(value.shape)) for k in range(2)]
         return np.exp(np.stack([np.ravel(logs) / n for logs in all_one], axis=1)), n
-    rows, _ = one.read(model)
+    rows, _ = one.reading.cells()
     p = np.full((len(one.rows), len(one.labels)), np.nan)
     for k, label in enumerate(one.labels):
         numbers = np.array(str(label).split(","), dtype=int)

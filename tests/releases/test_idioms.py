@@ -86,7 +86,7 @@ def outcomes_at_points(model, **stated):
     """Log-probabilities of all outcomes in all rows at three points, and the counts."""
     read = read_model(model, ModelOptions(**stated))
     (table,) = read.outcomes
-    return np.stack(read.inputs.at_points(table.log_p)), table.counts(model), (table.rows, table.labels)
+    return np.stack(read.inputs.at_points(table.log_p)), table.reading.counts(), (table.rows, table.labels)
 
 
 @pytest.mark.parametrize(

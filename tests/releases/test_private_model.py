@@ -203,7 +203,7 @@ def test_answers_are_counted_by_combination():
         pm.Bernoulli("second", logit_p=effect[codes], observed=[0, 1, 1, 0])
     found = read_model(model, ModelOptions(levels={"group": 2}, jointly=[["first", "second"]]))
     (one,) = found.outcomes
-    assert one.counts(model).tolist() == [[0, 0, 2, 0], [0, 1, 0, 1]]
+    assert one.reading.counts().tolist() == [[0, 0, 2, 0], [0, 1, 0, 1]]
     plan = dirdp.plan(PURE, model, any_model=True, levels={"group": 2}, jointly=[["first", "second"]])
     labels = plan.tables.parts[0].table.coords["first_second_cell"]
     assert labels[1:5] == ("group=0 | 0,1", "group=0 | 1,0", "group=0 | 1,1", "group=1 | 0,0")
