@@ -71,7 +71,7 @@ def run(capsys):
 
 
 @pytest.fixture
-def declare(alone):
+def declare(tmp_path):
     """Change the declaration by replacing some of its text."""
 
     def declared(*changes):

@@ -5,7 +5,6 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -80,9 +79,7 @@ def of_texts(arrow, columns):
 def by_duckdb(columns, path):
     arrow = pytest.importorskip("pyarrow")
     connection = pytest.importorskip("duckdb").connect()
-    connection.register(
-        "records", arrow.table({name: arrow.array(values, "string") for name, values in columns.items()})
-    )
+    connection.register("records", of_texts(arrow, columns))
     connection.execute(f"COPY records TO '{path}' (HEADER)")
 
 
@@ -102,18 +99,17 @@ def of_columns(written, names, *labels):
 
 
 @pytest.mark.parametrize("writer", [by_csv, by_pandas, by_polars, by_duckdb, by_arrow])
-@pytest.mark.parametrize("names", ["a", "ab", "abc"])
-@pytest.mark.parametrize("length", [0, 1, 2, len(ANSWERS)])
-def test_every_record_that_is_written_is_read(writer, names, length, written, tmp_path):
+@pytest.mark.parametrize("names", ["a", "abc"])
+def test_every_record_that_is_written_is_read(writer, names, written, tmp_path):
     """Each column begins at another answer, so that records of several columns are wholly and partly missing."""
-    columns = {name: (ANSWERS[i:] + ANSWERS[:i])[-length:] if length else [] for i, name in enumerate(names)}
-    writer(columns, tmp_path / "records.csv")
-    found = read_columns(tmp_path / "records.csv", of_columns(written, names, "yes", "no"))
-    assert found == {name: [value or "" for value in values] for name, values in columns.items()}
+    for length in (0, 1, 2, len(ANSWERS)):
+        columns = {name: (ANSWERS[i:] + ANSWERS[:i])[-length:] if length else [] for i, name in enumerate(names)}
+        writer(columns, tmp_path / "records.csv")
+        found = read_columns(tmp_path / "records.csv", of_columns(written, names, "yes", "no"))
+        assert found == {name: [value or "" for value in values] for name, values in columns.items()}
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize(("end", "mark"), [("\n", "\ufeff"), ("\r\n", ""), ("\r", "")])
 def test_a_blank_line_of_one_column_is_a_record(end, mark, written, tmp_path):
     path, lines = tmp_path / "records.csv", ["a", "yes", "", "no", ""]
     path.write_bytes((mark + "".join(line + end for line in lines)).encode())
@@ -127,20 +123,13 @@ def test_a_blank_line_of_one_column_is_a_record(end, mark, written, tmp_path):
         )
 
 
-def test_another_delimiter(facts, declare):
-    declare(('counts = "n"', 'counts = "n"\ndelimiter = ";"'))
-    path = Path("survey.csv")
-    path.write_text(path.read_text(encoding="utf-8").replace(",", ";"), encoding="utf-8")
-    assert counted(path, read_declaration(Path("survey.toml"))) == WHOLE
-
-
 def test_records_in_place_of_counts(facts, declare):
-    declare(('counts = "n"', ""))
+    declare(('counts = "n"', 'delimiter = ";"'))
     lines = Path("survey.csv").read_text(encoding="utf-8").splitlines()
-    rows = ["sex,hair"]
+    rows = ["sex;hair"]
     for line in lines[1:]:
         *cell, number = line.split(",")
-        rows += [",".join(cell)] * int(number)
+        rows += [";".join(cell)] * int(number)
     Path("records.csv").write_text("\n".join(rows), encoding="utf-8")
     assert counted("records.csv", read_declaration(Path("survey.toml"))) == WHOLE
 
@@ -167,57 +156,44 @@ def test_integers_as_categories(facts, declare):
         ("sex,hair\nfemale,black\n", ArgumentError, "'n'"),
         ("sex,sex,hair,n\nfemale,male,black,70003\n", ArgumentError, "'sex' once"),
         ("sex,hair,n\nfemale,black\n", DataError, "another number of fields"),
+        ("sex,hair,n\nfemale,black é,70003\n".encode("latin-1"), DataError, "UTF-8"),
+        ("sex,hair,n\nfemale,black é,70003\n".encode("utf-16"), DataError, "UTF-8"),
         ("sex,hair,n\nfemale,black,70003,Zaphod\n", DataError, "another number of fields"),
-        ("sex,hair,n\nfemale,black,70003\n \n", DataError, "another number of fields"),
         ("sex,hair,n\nfemale,black,70003\n\nmale,red,71009\n", DataError, "another number of fields"),
         ('sex,hair,n\nfemale,"black,70003\n', DataError, "not a CSV file"),
         ('sex,hair,n\nfemale,"bl"ack,70003\n', DataError, "not a CSV file"),
         ("sex,hair,n\nfemale," + "Zaphod" * 50_000 + ",70003\n", DataError, "not a CSV file"),
         ("sex,hair,n\nZaphod,black,70003\n", DataError, "'sex' holds missing values, or values that categories"),
         ("sex,hair,n\nfemale ,black,70003\n", DataError, "'sex' holds missing"),
-        ("sex,hair,n\n,black,70003\n", DataError, "'sex' holds missing"),
         ("sex,hair,n\nfem\0ale,black,70003\n", DataError, "'sex' holds missing"),
         ("sex,hair,n\nfemale,black,-70003\n", DataError, "column 'n' to contain numbers of records"),
         ("sex,hair,n\nfemale,black,70003.0\n", DataError, "integers"),
         ("sex,hair,n\nfemale,black,7e4\n", DataError, "integers"),
         ("sex,hair,n\nfemale,black,70_003\n", DataError, "integers"),
         ("sex,hair,n\nfemale,black,\n", DataError, "integers"),
-        ("sex,hair,n\nfemale,black,nan\n", DataError, "integers"),
         ("sex,hair,n\nfemale,black,\u0667\u0660\n", DataError, "integers"),
-        ("sex,hair,n\nfemale,black,²\n", DataError, "integers"),
         ("sex,hair,n\nfemale,black," + "9" * 5000 + "\n", DataError, "integers"),
         ("sex,hair,n\nfemale,black," + "9" * 17 + "\n", DataError, "integers"),
         ("sex,hair,n\nfemale,black,9007199254740992\nmale,red,70003\n", DataError, "a sum of at most"),
     ],
-    ids=range(28),
+    ids=range(26),
 )
 def test_files_that_are_refused(facts, text, error, word):
-    Path("survey.csv").write_text(text, encoding="utf-8")
+    Path("survey.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(error, match=word) as raised:
         counted("survey.csv", facts)
     assert not any(secret in str(raised.value) for secret in SECRETS)
     assert raised.value.__context__ is None
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-32", "cp1252"])
-def test_an_encoding_that_was_not_declared(facts, encoding):
-    Path("survey.csv").write_bytes("sex,hair,n\nfemale,blond é Zaphod,70003\n".encode(encoding))
-    with pytest.raises(DataError, match="UTF-8") as raised:
-        read_columns(Path("survey.csv"), facts)
-    assert "Zaphod" not in str(raised.value)
-    # The error of the decoder holds the bytes.
-    assert raised.value.__context__ is None
-
-
-@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-le", "utf-32", "utf-8-sig", "shift_jis"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_an_encoding_that_was_declared(facts, declare, encoding, end):
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le", "utf-8-sig", "shift_jis"])
+def test_an_encoding_that_was_declared(facts, declare, encoding):
     """Names of columns and labels have letters that no two of these encodings write alike."""
     name, label = ("ß", "größe") if encoding != "shift_jis" else ("名", "身長")
     declare(('counts = "n"', f'counts = "n"\nencoding = "{encoding}"'), ("variables.hair", f"variables.'{name}'"))
     declare(('"red", "blond"', f'"red", "{label}"'))
     text = Path("survey.csv").read_text(encoding="utf-8").replace("hair", name).replace("blond", label)
-    Path("survey.csv").write_bytes(text.replace("\n", end).encode(encoding))
+    Path("survey.csv").write_bytes(text.replace("\n", "\r\n").encode(encoding))
     facts = read_declaration(Path("survey.toml"))
     check_schema(Path("survey.csv"), facts)
     columns = read_columns(Path("survey.csv"), facts)
@@ -225,7 +201,7 @@ def test_an_encoding_that_was_declared(facts, declare, encoding, end):
     assert columns["n"] == [52, 143, 37, 81, 56, 143, 34, 46]
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "utf-8", "utf-16", "shift_jis", "cp1252"])
+@pytest.mark.parametrize("encoding", ["ascii", "utf-16", "shift_jis"])
 def test_bytes_that_a_declared_encoding_does_not_have(facts, declare, encoding):
     declare(('counts = "n"', f'counts = "n"\nencoding = "{encoding}"'))
     records = "sex,hair,n\nfemale,blond Zaphod,70003".encode("utf-16-le" if encoding == "utf-16" else "ascii")
@@ -236,43 +212,6 @@ def test_bytes_that_a_declared_encoding_does_not_have(facts, declare, encoding):
         read_columns(Path("survey.csv"), facts)
     assert not any(secret in str(raised.value) for secret in SECRETS)
     assert raised.value.__context__ is None
-
-
-@pytest.mark.parametrize("who", [[1, 2, 3, 4, 5, 6, 7, 8], list("abcdefgh"), [1.5] * 8])
-def test_the_type_of_a_unit_in_a_parquet_file(facts, declare, frame, who):
-    declare(('counts = "n"', ""), ("contribution = 1", 'contribution = 1\nunit = "who"'))
-    frame.assign(who=who).to_parquet("survey.parquet")
-    facts = read_declaration(Path("survey.toml"))
-    if isinstance(who[0], float):
-        with pytest.raises(ArgumentError, match="'who' to hold texts or integers"):
-            check_schema(Path("survey.parquet"), facts)
-    else:
-        check_schema(Path("survey.parquet"), facts)
-        assert read_columns(Path("survey.parquet"), facts)["who"].to_pylist() == who
-
-
-def test_no_record_at_all(facts):
-    Path("survey.csv").write_text("sex,hair,n\n", encoding="utf-8")
-    assert counted("survey.csv", facts) == [[0, 0], [[0] * 4, [0] * 4]]
-
-
-def test_a_path_that_is_no_file(facts):
-    for path in (Path(), Path("nothing.csv"), Path("nothing.parquet")):
-        with pytest.raises(OSError, match=r"directory|denied"):
-            read_columns(path, facts)
-
-
-@pytest.mark.thorough
-def test_a_million_lines(facts, declare):
-    declare(('counts = "n"', ""))
-    rng = np.random.default_rng(1)
-    sex, hair = rng.integers(2, size=10**6), rng.integers(4, size=10**6)
-    labels = np.array(["female", "male"])[sex], np.array(["black", "brown", "red", "blond"])[hair]
-    lines = map(",".join, zip(*labels, strict=True))
-    Path("survey.csv").write_text("sex,hair\n" + "\n".join(lines), encoding="utf-8")
-    table = np.zeros((2, 4), int)
-    np.add.at(table, (sex, hair), 1)
-    assert counted("survey.csv", read_declaration(Path("survey.toml"))) == [table.sum(axis=1).tolist(), table.tolist()]
 
 
 @pytest.fixture
@@ -335,7 +274,7 @@ def test_a_schema_that_cannot_match_is_refused_without_a_record(facts, frame, ch
         check_schema(Path("survey.parquet"), facts)
 
 
-def test_a_schema_does_not_depend_on_records(facts, frame):
+def test_a_schema_does_not_depend_on_records(facts, frame, declare):
     for change in (frame, frame.assign(sex="Zaphod"), frame.assign(n=frame["n"] + 0.5), frame.assign(sex=None)):
         change.to_parquet("survey.parquet")
         check_schema(Path("survey.parquet"), facts)
@@ -346,18 +285,27 @@ def test_a_schema_does_not_depend_on_records(facts, frame):
     Path("survey.csv").write_bytes(b"hair,n\n" + records)
     with pytest.raises(ArgumentError, match="'sex'"):
         check_schema(Path("survey.csv"), facts)
+    # A unit may be of texts or integers.
+    declare(('counts = "n"', ""), ("contribution = 1", 'contribution = 1\nunit = "who"'))
+    facts = read_declaration(Path("survey.toml"))
+    for who in ([1, 2, 3, 4, 5, 6, 7, 8], list("abcdefgh")):
+        frame.assign(who=who).to_parquet("survey.parquet")
+        check_schema(Path("survey.parquet"), facts)
+        assert read_columns(Path("survey.parquet"), facts)["who"].to_pylist() == who
+    frame.assign(who=1.5).to_parquet("survey.parquet")
+    with pytest.raises(ArgumentError, match="'who' to hold texts or integers"):
+        check_schema(Path("survey.parquet"), facts)
 
 
-def test_what_is_no_parquet_file(facts):
+def test_what_is_no_file(facts, alone, run, monkeypatch):
+    for path in (Path(), Path("nothing.csv"), Path("nothing.parquet")):
+        with pytest.raises(OSError, match=r"directory|denied"):
+            read_columns(path, facts)
     for damaged in (b"", b"PAR1", b"PAR1" + b"\0" * 50 + b"PAR1", b"sex,hair,n\n"):
         Path("survey.parquet").write_bytes(damaged)
         with pytest.raises(DataError, match="not a Parquet file"):
             read_columns(Path("survey.parquet"), facts)
-
-
-def test_parquet_without_its_package(alone, run, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    Path("survey.parquet").write_bytes(b"PAR1")
     code, _, error = run("plan", "survey.toml", "survey.parquet")
     assert code == 2
     assert "pip install pyarrow" in error

@@ -56,88 +56,72 @@ def test_what_may_be_left_out(written, block):
     assert (found.unit, found.otherwise, found.crosses, found.encoding) == (None, {}, {}, "utf-8")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ([("[guarantee]", "[guarante]")], r"Unknown name in the declaration 'guarante'.* Did you mean 'guarantee'\?"),
-        ([("[people]\ncontribution = 1", "")], r"no section \[people\]"),
-        ([("contribution = 1", "")], r"Expected contribution in \[people\]"),
-        ([("contribution = 1", "contribution = 0")], "contribution=0"),
-        ([("contribution = 1", "contribution = 1.5")], "contribution=1.5"),
-        ([("contribution = 1", "contribution = nan")], "contribution=nan"),
-        ([("contribution = 1", "contribution = true")], "got a bool"),
-        ([("contribution = 1", 'contribution = 1\npublic = "n"')], r"Unknown name in \[people\] 'public'"),
-        ([("contribution = 1", 'contribution = 1\nunit = "person"')], r"Leave counts in \[data\] or unit"),
-        ([("contribution = 1", "contribution = 1\nunit = 3")], "name of a column that is no variable"),
-        ([("contribution = 1", 'contribution = 1\nunit = "sex"')], "name of a column that is no variable"),
-        ([("prior = 1.0", "otherwise = 1")], "one of its categories"),
-        ([("prior = 1.0", 'otherwise = "grey"')], "one of its categories"),
-        ([("prior = 1.0", "otherwise = true")], "one of its categories"),
-        ([("prior = 1.0", 'otherwise = ["red"]')], "one of its categories"),
-        ([("[options]", "[tables]\nboth = 3\n[options]")], r"\[tables.both\] to be a section"),
-        ([("[options]", "[tables.both]\n[options]")], r"variables in \[tables.both\] to list names"),
-        ([("[options]", "[tables.both]\nvariables = []\n[options]")], "each of their combinations is a cell"),
-        ([("[options]", '[tables.both]\nvariables = ["sex", "age"]\n[options]')], "'age'"),
-        ([("[options]", '[tables.both]\nvariables = ["sex", "sex"]\n[options]')], "each variable once"),
-        ([("[options]", '[tables.both]\nvariables = ["sex", "hair"]\n[options]')], "Leave given out of"),
-        ([("[options]", '[tables.both]\nvariables = ["sex"]\ngiven = "a"\n[options]')], "Unknown name in"),
-        ([("[options]", '[tables.hair]\nvariables = ["sex"]\n[options]')], "has the name of a variable"),
-        (
-            [("given = [", "# given = ["), ("[options]", '[tables.both]\nvariables = ["sex", "hair"]\n[options]')],
-            "Leave prior out of",
-        ),
-        (
-            [
-                ("[options]", '[variables.eye]\ncategories = ["a", "b"]\n[options]'),
-                ("[options]", '[tables.both]\nvariables = ["sex", "eye"]\n[options]'),
-            ],
-            r"\[variables.hair\] is given 'sex', which is in \[tables.both\]",
-        ),
-        ([('counts = "n"', 'counts = "n"\nencoding = 3')], "name of an encoding"),
-        ([('counts = "n"', 'counts = "n"\nencoding = "klingon"')], "name of an encoding"),
-        ([('counts = "n"', 'counts = "n"\nencoding = "zip"')], "name of an encoding"),
-        ([('counts = "n"', 'counts = "n"\nencoding = "idna"')], "name of an encoding"),
-        ([('counts = "n"', 'counts = "n"\nencoding = "a\\u0000"')], "name of an encoding"),
-        ([('kind = "ApproxDP"      ', 'kind = "approx"')], r"Unknown kind in \[guarantee\] 'approx'"),
-        ([('kind = "ApproxDP"      ', "kind = 1 ")], r"kind in \[guarantee\] to be one of .* got an int"),
-        ([('kind = "ApproxDP"      ', "")], r"\[guarantee\] to have a kind"),
-        ([("delta = 1e-6", "")], "to have epsilon and delta"),
-        ([("delta = 1e-6", "delta = 1e-6\nrho = 1")], "to have epsilon and delta"),
-        ([("epsilon = 1.0", "epsilon = nan")], "epsilon"),
-        ([("epsilon = 1.0", "epsilon = inf")], "epsilon"),
-        ([("epsilon = 1.0", "epsilon = -1")], "epsilon"),
-        ([("epsilon = 1.0", 'epsilon = "1"')], "got a str"),
-        ([('["female", "male"]', '["female", 1]')], "all texts, or all integers"),
-        ([('["female", "male"]', "[true, false]")], "all texts, or all integers"),
-        ([('["female", "male"]', "[1.0, 2.0]")], "all texts, or all integers"),
-        ([('["female", "male"]', "[2020-01-01, 2020-01-02]")], "all texts, or all integers"),
-        ([('["female", "male"]', '"female"')], "all texts, or all integers"),
-        ([('["female", "male"]', "[]")], "all texts, or all integers"),
-        ([('categories = ["female", "male"]', "")], "all texts, or all integers"),
-        ([('given = ["sex"]', 'given = "sex"')], "list names of variables"),
-        ([('given = ["sex"]', "given = [1]")], "list names of variables"),
-        ([('given = ["sex"]', 'parents = ["sex"]')], r"Unknown name in \[variables.hair\] 'parents'"),
-        ([('mechanism = "auto"', "random_seed = 1")], r"Unknown name in \[options\] 'random_seed'"),
-        ([('mechanism = "auto"', 'sampler = "fast"')], r"Unknown name in \[options\] 'sampler'"),
-        ([('counts = "n"', "counts = 1")], "name of a column"),
-        ([('counts = "n"', 'counts = "sex"')], "no variable"),
-        ([('counts = "n"', 'counts = "n"\ndelimiter = ""')], "one character"),
-        ([('counts = "n"', 'counts = "n"\ndelimiter = ";;"')], "one character"),
-        ([('counts = "n"', 'counts = "n"\ndelimiter = \'"\'')], "one character"),
-        ([("records = 592", "records = -1")], "records"),
-        ([('path = "budget.db"', "")], r"path and limit in \[ledger\]"),
-        ([('path = "budget.db"', "path = 3")], r"path and limit in \[ledger\]"),
-        ([("limit = {", "limits = {")], r"Unknown name in \[ledger\] 'limits'"),
-        ([('limit = { kind = "ApproxDP", epsilon = 3.0, delta = 1e-5 }', "limit = 3")], r"limit of \[ledger\]"),
-        ([("[variables.sex]", "[variables]\nsex = 1\n[variables.other]")], r"\[variables.sex\] to be a section"),
-    ],
-)
-def test_what_no_declaration_says(written, changes, message, block):
-    text = block("toml")
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    with pytest.raises(dirdp.errors.ArgumentError, match=message):
+SEX, HAIR, KIND = '["female", "male"]', 'given = ["sex"]', 'kind = "ApproxDP"      '
+BOTH = '[tables.both]\nvariables = ["sex", "{}"]\n[options]'
+# What an error says, what is replaced in the page's declaration, and by what.
+REFUSED = [
+    (r"Unknown name in the declaration 'guarante'.* Did you mean 'guarantee'\?", "[guarantee]", ["[guarante]"]),
+    (r"no section \[people\]", "[people]\ncontribution = 1", [""]),
+    (r"contribution in \[people\]|contribution=|got a bool", "contribution = 1", ["", "contribution = true"]),
+    ("contribution=", "contribution = 1", ["contribution = 0", "contribution = 1.5", "contribution = nan"]),
+    (r"Unknown name in \[people\] 'public'", "contribution = 1", ['contribution = 1\npublic = "n"']),
+    (r"Leave counts in \[data\] or unit", "contribution = 1", ['contribution = 1\nunit = "person"']),
+    (
+        "column that is no variable",
+        "contribution = 1",
+        ["contribution = 1\nunit = 3", 'contribution = 1\nunit = "sex"'],
+    ),
+    ("one of its categories", "prior = 1.0", ["otherwise = 1", 'otherwise = "grey"', "otherwise = true"]),
+    (r"\[tables.both\] to be a section", "[options]", ["[tables]\nboth = 3\n[options]"]),
+    (r"variables in \[tables.both\] to list names", "[options]", ["[tables.both]\n[options]"]),
+    ("combinations is a cell", "[options]", ["[tables.both]\nvariables = []\n[options]"]),
+    ("'age'", "[options]", [BOTH.format("age")]),
+    ("each variable once", "[options]", [BOTH.format("sex")]),
+    ("Leave given out of", "[options]", [BOTH.format("hair")]),
+    ("Unknown name in", "[options]", ['[tables.both]\nvariables = ["sex"]\ngiven = "a"\n[options]']),
+    ("has the name of a variable", "[options]", ['[tables.hair]\nvariables = ["sex"]\n[options]']),
+    ("'sex', which is in", "[options]", ['[variables.eye]\ncategories = ["a", "b"]\n' + BOTH.format("eye")]),
+    (
+        "name of an encoding",
+        "encoding",
+        ["encoding = 3", *(f'encoding = "{e}"' for e in ("klingon", "zip", "a\\u0000"))],
+    ),
+    (r"Unknown kind in \[guarantee\] 'approx'", KIND, ['kind = "approx"']),
+    (r"kind in \[guarantee\] to be one of .* got an int", KIND, ["kind = 1 "]),
+    (r"\[guarantee\] to have a kind", KIND, [""]),
+    ("to have epsilon and delta", "delta = 1e-6", ["", "delta = 1e-6\nrho = 1"]),
+    ("epsilon|got a str", "epsilon = 1.0", [f"epsilon = {value}" for value in ("nan", "inf", "-1", '"1"')]),
+    (
+        "all texts, or all integers",
+        SEX,
+        ['["female", 1]', "[true, false]", "[1.0, 2.0]", "[2020-01-01]", '"female"', "[]"],
+    ),
+    ("all texts, or all integers", f"categories = {SEX}", [""]),
+    ("list names of variables", HAIR, ['given = "sex"', "given = [1]"]),
+    (r"Unknown name in \[variables.hair\] 'parents'", HAIR, ['parents = ["sex"]']),
+    (r"Unknown name in \[options\]", 'mechanism = "auto"', ["random_seed = 1", 'sampler = "fast"']),
+    ("name of a column|no variable", 'counts = "n"', ["counts = 1", 'counts = "sex"']),
+    ("one character", "delimiter", [f"delimiter = {value}" for value in ('""', '";;"', "'\"'")]),
+    ("records", "records = 592", ["records = -1"]),
+    (r"path and limit in \[ledger\]", 'path = "budget.db"', ["", "path = 3"]),
+    (r"Unknown name in \[ledger\] 'limits'", "limit = {", ["limits = {"]),
+    (r"limit of \[ledger\]", 'limit = { kind = "ApproxDP", epsilon = 3.0, delta = 1e-5 }', ["limit = 3"]),
+    (r"\[variables.sex\] to be a section", "[variables.sex]", ["[variables]\nsex = 1\n[variables.other]"]),
+]
+
+
+@pytest.mark.parametrize(("message", "old", "replacements"), REFUSED)
+def test_what_no_declaration_says(written, message, old, replacements, block):
+    for new in replacements:
+        # A name that the page does not have stands beside one that it has.
+        found, put = (old, new) if old in block("toml") else ('counts = "n"', f'counts = "n"\n{new}')
+        with pytest.raises(dirdp.errors.ArgumentError, match=message):
+            read_declaration(written(block("toml").replace(found, put)))
+
+
+def test_a_cross_table_has_one_prior(written, block):
+    text = block("toml").replace("given = [", "# given = [").replace("[options]", BOTH.format("hair"))
+    with pytest.raises(dirdp.errors.ArgumentError, match="Leave prior out of"):
         read_declaration(written(text))
 
 
@@ -162,22 +146,15 @@ def test_what_is_no_toml(written, text):
     assert not {"592", "70003"} & set(str(raised.value).replace("_", " ").split())
 
 
-@pytest.mark.parametrize("text", ["guarantee = 1", "variables = []", "", "people = 'x'"])
-def test_sections_that_are_none(written, text):
-    with pytest.raises(dirdp.errors.ArgumentError, match="section"):
-        read_declaration(written(text))
-
-
-def test_no_variable(written, block):
-    text = block("toml").partition("[variables.sex]")[0] + "[variables]"
+def test_sections_that_are_none_and_files_that_are_none(written, block, tmp_path):
+    for text in ("guarantee = 1", "variables = []", "", "people = 'x'"):
+        with pytest.raises(dirdp.errors.ArgumentError, match="section"):
+            read_declaration(written(text))
     with pytest.raises(dirdp.errors.ArgumentError, match="at least one variable"):
-        read_declaration(written(text))
-
-
-def test_a_declaration_that_is_not_there(tmp_path):
+        read_declaration(written(block("toml").partition("[variables.sex]")[0] + "[variables]"))
     for path in (tmp_path, tmp_path / "nothing.toml"):
         with pytest.raises(OSError, match=r"directory|denied"):
-            read_declaration(Path(path))
+            read_declaration(path)
 
 
 def test_a_variable_that_is_given_and_not_declared_is_named(survey, run):

@@ -5,7 +5,6 @@ import re
 import runpy
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import xarray as xr
@@ -89,7 +88,6 @@ def test_wrong_arguments_are_one_line(arguments, run):
         (KeyboardInterrupt(), 2, "stopped"),
         (ImportError("secret 592"), 5, "ImportError in this library"),
         (ValueError("secret 592"), 5, "ValueError in this library"),
-        (MemoryError(), 5, "MemoryError in this library"),
     ],
 )
 def test_errors_are_a_code_and_one_line(error, code, line, run, monkeypatch):
@@ -115,8 +113,8 @@ def test_a_reader_that_has_left_is_no_error(alone, run):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_terminal_without_the_signs(survey, run, block):
-    Path("survey.toml").write_text(block("toml").replace("female", "weiblich ♀"), encoding="utf-8")
+def test_a_terminal_without_the_signs(alone, declare):
+    declare(("female", "weiblich ♀"))
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = process("plan", "survey.toml", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
