@@ -1,14 +1,10 @@
 """The picture of what a release says: its intervals against those of the functions. How it looks was looked at."""
 
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytest
 from scipy.stats import beta
-
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
@@ -16,12 +12,6 @@ from pymc_dirdp.plots.posteriors import plot_analysis, plot_calibration
 from tests.planned import planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
-
-
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
 
 
 def released(**options):

@@ -1,24 +1,14 @@
 """The picture of a comparison: what is on it. How it looks was looked at."""
 
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.plots.privacy import plot_comparison
 
 COMPARISON = dirdp.compare(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), prior=np.ones(2), n_records=100, simulations=20)
-
-
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
 
 
 @pytest.mark.parametrize("column", ["kl_posterior", "kl_draw", "kl_estimate", "l_inf", "hellinger"])

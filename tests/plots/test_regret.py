@@ -5,8 +5,6 @@ import pytest
 
 import pymc_dirdp as dirdp
 
-plt = pytest.importorskip("matplotlib.pyplot")
-
 
 @pytest.fixture
 def runs():
@@ -33,7 +31,6 @@ def test_a_line_a_band_and_the_slope_of_the_lower_bound(runs):
     assert len(ax.collections) == 1
     assert len(named(dirdp.plots.plot_regret([runs, runs], bound=False))) == 2
     assert "median of 20 runs" in str(runs)
-    plt.close("all")
 
 
 def test_policies_of_one_name_are_distinguished_by_their_privacy(runs):
@@ -42,7 +39,6 @@ def test_policies_of_one_name_are_distinguished_by_their_privacy(runs):
     labels = [line.get_label() for line in named(dirdp.plots.plot_regret([runs, other], bound=False))]
     assert labels == [f"{runs.name}, epsilon = 1", f"{runs.name}, epsilon = 0.25"]
     assert dirdp.plots.plot_regret([runs], bound=False).lines[0].get_label() == runs.name
-    plt.close("all")
 
 
 def test_in_a_grey_print_the_ends_of_a_band_belong_to_their_line(runs):
@@ -53,7 +49,6 @@ def test_in_a_grey_print_the_ends_of_a_band_belong_to_their_line(runs):
     assert [line.get_linestyle() for line in ends] == [dash for dash in dashes for _ in range(2)]
     for line, quantile in zip(ends, [0.05, 0.95] * 3, strict=True):
         np.testing.assert_allclose(line.get_ydata(), np.quantile(runs.regret, quantile, axis=0))
-    plt.close("all")
 
 
 def test_runs_of_different_bandits_are_not_compared(runs):
@@ -63,7 +58,6 @@ def test_runs_of_different_bandits_are_not_compared(runs):
         dirdp.plots.plot_regret([runs, other])
     with pytest.raises(dirdp.errors.ArgumentError, match="at most 5"):
         dirdp.plots.plot_regret([runs] * 6)
-    plt.close("all")
 
 
 def played(**options):
@@ -94,7 +88,6 @@ def test_a_run_of_ones_own_has_the_posterior_of_its_regret():
         ]
         assert "ten times the rounds" in ax.get_xlabel()
         assert "ten times" not in dirdp.plots.plot_regret(source, bound=False).get_xlabel()
-    plt.close("all")
 
 
 def test_a_picture_leaves_the_next_choices_as_they_are():
@@ -102,7 +95,6 @@ def test_a_picture_leaves_the_next_choices_as_they_are():
         first, second = played(random_seed=1), played(random_seed=1)
     dirdp.plots.plot_regret(first)
     assert first.select(20) == second.select(20)
-    plt.close("all")
 
 
 def test_retired_arms_have_cost_something_too():
@@ -110,7 +102,6 @@ def test_retired_arms_have_cost_something_too():
     bandit.retire_arm("b")
     ax = dirdp.plots.plot_regret(bandit)
     assert [label.get_text() for label in ax.get_yticklabels()][1].endswith("of b")
-    plt.close("all")
 
 
 def test_regret_in_units_of_worth():
@@ -122,7 +113,6 @@ def test_regret_in_units_of_worth():
     assert "worth lost" in ax.get_xlabel()
     assert "ten times" not in ax.get_xlabel()
     assert ax.lines[0].get_xdata()[-1] > 1500
-    plt.close("all")
 
 
 def test_without_a_batch_there_is_no_regret_to_show():
