@@ -31,7 +31,7 @@ import pandas as pd
 import pymc_dirdp as dirdp
 from examples.experiments.declared_data import read, train_and_test
 from pymc_dirdp.networks.fitting import measurements_of
-from tests.benchmarks.network_fit import EPSILONS, RECORDS, pairs_off
+from tests.benchmarks.networks import EPSILONS, RECORDS, pairs_off
 
 FIGURES = Path(__file__).with_name("network_rivals.csv")
 COLUMNS = ("data", "epsilon", "split", "method", "log_likelihood", "pairs")
