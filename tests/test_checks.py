@@ -12,14 +12,13 @@ from pymc_dirdp.counting.columns import identifier
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.sampling.drawing import checked_counts
 
-NUMBERS = [1, 1.0, np.float32(1), np.int64(1), np.array(1.0), Fraction(1)]
 
-
-@pytest.mark.parametrize("value", NUMBERS)
+@pytest.mark.parametrize("value", [1, 1.0, np.float32(1), np.int64(1), np.array(1.0), Fraction(1)])
 def test_numbers_of_any_kind(value):
     assert positive(r=value) == at_least(1, r=value) == integer(1, r=value) == 1
     assert isinstance(positive(r=value), float)
     assert isinstance(integer(1, r=value), int)
+    assert at_least(1, finite=False, omega=math.inf) == math.inf
 
 
 @pytest.mark.parametrize("value", [True, np.True_, "1", None, [1], np.ones(1), 1j])
@@ -54,10 +53,6 @@ def test_outside_of_the_domain(check, value, message):
         check(r=value)
 
 
-def test_infinity_where_it_is_allowed():
-    assert at_least(1, finite=False, omega=math.inf) == math.inf
-
-
 def test_names_suggest_the_near_one():
     assert one_of(("temper", "inflate"), strategy="temper") == "temper"
     with pytest.raises(
@@ -69,7 +64,10 @@ def test_names_suggest_the_near_one():
     assert "Did you mean" not in str(caught.value)
 
 
-def test_positive_arrays_are_read_only_copies():
+def test_arrays_are_copies_and_parameters_are_read_only():
+    for counts in (np.array([1, 2]), np.array([1.0, 2.0]), [1, 2]):
+        checked_counts(counts, (2,))[:] = 7
+        assert list(counts) == [1, 2]
     given = np.array([[1, 2], [3, 4]])
     array = positive_array(alpha=given)
     given[0, 0] = 9
@@ -103,12 +101,6 @@ def test_the_number_of_records_is_added_without_rounding(counts):
     for wrong in (2**53, 2**53 + 2):
         with pytest.raises(DataError, match="do not add up"):
             checked_counts(counts, (2,), n_records=wrong)
-
-
-@pytest.mark.parametrize("counts", [np.array([1, 2]), np.array([1.0, 2.0]), [1, 2]])
-def test_checked_counts_are_an_array_of_their_own(counts):
-    checked_counts(counts, (2,))[:] = 7
-    assert list(counts) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -155,18 +147,12 @@ UNSEEN = ["A\u200bnn", "a\u00adnn", "\u202eann", "ann\ufe0f", "\u3164", "a\nb", 
 NOBODY = [None, True, 1.5, b"5", "", " \t", "\u3000", *UNSEEN]
 
 
-@pytest.mark.parametrize(("first", "second"), ALIKE)
-def test_identifiers_that_look_alike_are_one(first, second):
-    assert identifier(first) == identifier(second) is not None
-
-
-def test_identifiers_that_differ_are_several():
+def test_identifiers_that_look_alike_are_one_and_others_several():
+    for first, second in ALIKE:
+        assert identifier(first) == identifier(second) is not None
     assert len(set(map(identifier, APART))) == len(APART)
-
-
-@pytest.mark.parametrize("value", [*NOBODY, 10**5000], ids=range(len(NOBODY) + 1))
-def test_what_is_no_identifier(value):
-    assert identifier(value) is None
+    for value in (*NOBODY, 10**5000):
+        assert identifier(value) is None
 
 
 @pytest.mark.thorough

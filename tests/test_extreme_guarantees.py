@@ -31,18 +31,11 @@ GUARANTEES = [
 # All of them take an hour with all verbs. These are the ends of each kind, and one between.
 ENDS = [
     *(dirdp.PureDP(epsilon=budget) for budget in (1e-300, 50.0, 1e300)),
-    *(dirdp.ZeroCDP(rho=budget) for budget in (1e-300, 1e300)),
-    *(
-        dirdp.ApproxDP(epsilon=budget, delta=delta)
-        for budget, delta in ((0.0, 1e-300), (1e-300, 1e-6), (50.0, 1e-6), (1e300, 1 - 2.0**-53))
-    ),
-    *(
-        dirdp.RenyiDP(order=order, epsilon=budget)
-        for order, budget in ((1 + 1e-15, 1e-300), (2, 1.0), (1e20, 1e-300), (1e300, 1e300))
-    ),
-    *(dirdp.TruncatedCDP(rho=budget, omega=omega) for budget, omega in ((1e-300, 1 + 1e-15), (1.0, 2), (1e300, 1e300))),
+    dirdp.ZeroCDP(rho=1e-300),
+    *(dirdp.ApproxDP(epsilon=budget, delta=delta) for budget, delta in ((0.0, 1e-300), (1e300, 1 - 2.0**-53))),
+    *(dirdp.RenyiDP(order=order, epsilon=budget) for order, budget in ((1 + 1e-15, 1e-300), (1e300, 1e300))),
+    *(dirdp.TruncatedCDP(rho=budget, omega=omega) for budget, omega in ((1.0, 1 + 1e-15), (1e300, 1e300))),
 ]
-LIMIT = dirdp.ApproxDP(epsilon=1, delta=1e-6)
 TABLE = {"prior": [1, 1, 1], "n_records": 60}
 quiet = {"progressbar": False}
 rng = np.random.default_rng(20261128)
@@ -199,7 +192,7 @@ def test_every_verb_answers_or_refuses(verb):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 40.0, 50.0, 60.0, 1e3])
+@pytest.mark.parametrize("epsilon", [1e-3, 40.0, 60.0])
 def test_a_private_model_of_two_variables(epsilon):
     """Finding N7: `math domain error` from an epsilon of 40 on, where the noise has a variance of 0 in doubles."""
     guarantee = dirdp.ApproxDP(epsilon=epsilon, delta=1e-6)

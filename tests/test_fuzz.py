@@ -558,7 +558,7 @@ def _refute_release(release, spec):
 
 
 @pytest.mark.thorough
-@settings(quick, max_examples=20)
+@settings(quick, max_examples=14)
 @given(model_specs())
 def test_models(spec):
     check_model(spec)

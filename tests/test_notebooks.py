@@ -111,16 +111,6 @@ def test_a_name_that_anybody_may_register_is_no_place(place, tmp_path, monkeypat
     assert not (tmp_path / "out").exists()
 
 
-def test_a_path_is_a_place():
-    cell = as_notebook.notebook_of(HEAD + CELL.format("1"), place="/content/pymc_dirdp").cells[1].source
-    assert '%pip install --quiet "/content/pymc_dirdp[plots,duckdb]"' in cell
-
-
-def test_the_same_page_gives_the_same_file():
-    text = PAGES[0].read_text(encoding="utf-8")
-    assert nbformat.writes(as_notebook.notebook_of(text)) == nbformat.writes(as_notebook.notebook_of(text))
-
-
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the kernel's client, in a process of its own
 def test_a_download_runs_and_a_broken_one_does_not(tmp_path, monkeypatch):

@@ -42,13 +42,20 @@ def wait_for(shown, text):
 
 
 def test_a_bar_appears_while_something_takes_its_time_and_counts(monkeypatch):
+    """And goes at the end, which may be an error."""
     screen = terminal(monkeypatch)
-    with Bar(7, "tables", shown=True) as bar:
-        bar.advance(3)
-        assert wait_for(screen, "tables")
-        assert wait_for(screen, "3/7")
-        bar.advance()
-        assert wait_for(screen, "4/7")
+
+    def fails():
+        with Bar(7, "tables", shown=True) as bar:
+            bar.advance(3)
+            assert wait_for(screen, "tables")
+            assert wait_for(screen, "3/7")
+            bar.advance()
+            assert wait_for(screen, "4/7")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
     length = len(screen.getvalue())
     time.sleep(0.3)
     assert len(screen.getvalue()) == length
@@ -76,8 +83,9 @@ def test_planning_has_a_bar(monkeypatch, shown):
 
 def test_nothing_is_written_before_its_time_or_where_none_is_wanted(monkeypatch):
     screen = terminal(monkeypatch)
-    with Bar(3, "tables", shown=False) as bar:
+    with Bar(3, "tables", shown=False) as bar, QUIET:
         bar.advance()
+        QUIET.advance(10**6)
         time.sleep(0.2)
     monkeypatch.setitem(Bar.__init__.__kwdefaults__, "patience", 60.0)
     threads = threading.active_count()
@@ -115,27 +123,6 @@ def test_a_notebook_without_widgets_shows_no_bar_and_no_warning(monkeypatch, rec
             time.sleep(0.3)
         assert len(shown) == (widgets is not None)
     assert not recwarn.list
-
-
-def test_an_error_takes_the_bar_down(monkeypatch):
-    screen = terminal(monkeypatch)
-
-    def fails():
-        with Bar(3, "tables", shown=True):
-            assert wait_for(screen, "tables")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fails()
-    length = len(screen.getvalue())
-    time.sleep(0.3)
-    assert len(screen.getvalue()) == length
-
-
-def test_the_quiet_bar_counts_for_nobody():
-    QUIET.advance()
-    with QUIET:
-        QUIET.advance(10**6)
 
 
 def heads():

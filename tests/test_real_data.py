@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "examples" / "experiments"
 NEEDED = {"real_classifiers": ["german_credit"], "real_networks": ["networks"], "open_bandit": ["open_bandit"]}
@@ -138,23 +137,6 @@ def test_bandits(tmp_path, run, capsys):
         assert (rows["regret_median"] <= rows["regret_q95"]).all()
 
 
-def test_the_spread_of_click_rates_is_the_likeliest_one():
-    """Shares of items that are far apart are worth few impressions, and equal ones as many as are allowed."""
-    shop = importlib.import_module("open_bandit").shop
-    clicks = {0: 50, 1: 150, 2: 300, 3: 350}
-    frame = pd.DataFrame([(item, int(i < n)) for item, n in clicks.items() for i in range(1000)])
-    frame.columns = ["item_id", "click"]
-    rates, mean, size = shop(frame, np.random.default_rng(1))
-    assert len(rates) == 4
-    assert mean == 850 / 4000
-    # Oracle: the distribution of SciPy on a fine grid.
-    sizes = np.geomspace(1, 3000, 20_000)
-    likelihood = sum(stats.betabinom.logpmf(n, 1000, sizes * mean, sizes * (1 - mean)) for n in clicks.values())
-    assert size == pytest.approx(sizes[likelihood.argmax()], rel=1e-3)
-    equal = pd.DataFrame({"item_id": np.arange(4000) % 4, "click": (np.arange(4000) % 40 < 4).astype(int)})
-    assert shop(equal, np.random.default_rng(1))[2] == pytest.approx(3000, rel=1e-3)
-
-
 @pytest.mark.parametrize("name", NEEDED)
 def test_data_sets_that_are_not_there_are_named_and_not_replaced(name, run, capsys):
     assert run(name) is None
@@ -162,15 +144,3 @@ def test_data_sets_that_are_not_there_are_named_and_not_replaced(name, run, caps
     for needed in NEEDED[name]:
         assert f"{needed}: not in" in said
     assert "nothing is written" in said
-
-
-def test_a_set_that_is_not_there_is_left_out_and_the_others_are_read(credit, run, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("real_networks"), "MECHANISMS", ("geometric",))
-    assert set(run("real_networks")["data"]) == {"german_credit"}
-    assert "adult: not in" in capsys.readouterr().out
-
-
-def test_a_set_that_is_not_declared_is_refused(run, capsys):
-    with pytest.raises(SystemExit):
-        run("real_classifiers", "--only", "iris")
-    assert "--only takes german_credit, nursery, adult, credit_card, digit, and not iris." in capsys.readouterr().err

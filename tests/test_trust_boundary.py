@@ -43,11 +43,9 @@ TIGHT = dirdp.RenyiDP(order=2, epsilon=1e-4)
 TINY = dirdp.ApproxDP(epsilon=1e-8, delta=1e-12)
 WAYS = {
     "dirichlet": (LOOSE, {}),
-    "temper": (TIGHT, {"mechanism": Dirichlet(strategy="temper")}),
     "exact": (TIGHT, {"mechanism": Dirichlet(strategy="temper"), "sampler": "exact"}),
     "gaussian": (TINY, {"mechanism": "gaussian"}),
     "geometric": (TINY, {"mechanism": "geometric"}),
-    "auto": (TINY, {"mechanism": "auto"}),
 }
 
 
@@ -534,7 +532,7 @@ def test_the_search_passes_other_numbers():
     assert KNOWN.among([CELLS[0] + 1.0, PARAMETER * (1 + 1e-6), np.nan]) == []
 
 
-@pytest.mark.parametrize("value", [CELLS, np.array(CELLS, dtype=float), np.array([PARAMETER, 1.0]), [FREQUENCY]])
+@pytest.mark.parametrize("value", [CELLS, np.array([PARAMETER, 1.0]), [FREQUENCY]])
 def test_the_search_finds_what_hangs_on_an_object(value):
     def closure():
         return value
@@ -555,7 +553,7 @@ def test_the_search_finds_what_hangs_on_an_object(value):
     assert KNOWN.on(np.array([2.0, *np.ravel(value)])[:1])
 
 
-@pytest.mark.parametrize("dtype", [int, *(pytest.param(kind, marks=pytest.mark.thorough) for kind in (float, str))])
+@pytest.mark.parametrize("dtype", [int, pytest.param(str, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     "where",
     ["attribute", "variable", *(pytest.param(one, marks=pytest.mark.thorough) for one in ("coordinate", "group"))],

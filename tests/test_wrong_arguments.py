@@ -114,8 +114,7 @@ def test_warnings_point_to_the_line_that_called():
     counts = {"observed": [20, 30, 10, 5], "n": 65}
     with pm.Model(coords={"hair": ["red", "brown", "black", "blond"]}) as model:
         pm.Multinomial("y", p=pm.Dirichlet("p", np.ones(4), dims="hair"), dims="hair", **counts)
-    descending = pm.Model(coords={"hair": ["red", "brown", "black", "blond"]})
-    with descending:
+    with pm.Model(coords={"hair": ["red", "brown", "black", "blond"]}) as descending:
         pm.Multinomial("y", n=65, p=pm.Dirichlet("p", np.ones(4), dims="hair"), observed=[30, 20, 10, 5], dims="hair")
     guarantee = dirdp.ApproxDP(epsilon=0.1, delta=1e-6)
     with warnings.catch_warnings(record=True) as caught:
@@ -143,27 +142,18 @@ WRONG = {
     "None": None,
     "True": True,
     "-1": -1,
-    "0": 0,
     "1.5": 1.5,
     "NaN": float("nan"),
-    "infinite": float("inf"),
     "huge": 10**400,
     "complex": 1j,
-    "text": "x",
-    "null character": "\0",
+    "text": "x\0",
     "bytes": b"x",
     "list": [],
     "nested": [["x"]],
     "list of None": [None],
-    "tuple": (0,),
-    "set": {0},
-    "dict": {},
     "dict of None": {"x": None},
     "dict by number": {0: 0},
     "object": object(),
-    "function": len,
-    "class": int,
-    "NumPy": np.int64(3),
     "array": np.array([[1.0]]),
     "date": np.datetime64("2020-01-01"),
     "guarantee": APPROX,
@@ -402,7 +392,6 @@ OF_OBJECTS = {
     "Ledger.receipt": with_receipt("receipt"),
     "Classifier.predict_log_proba": lambda **named: classifier().predict_log_proba(**named),
 }
-ANY_MODEL = {"guarantee": PURE, "any_model": True, "contribution": 1, "adjacency": "replace-one"}
 
 
 @pytest.fixture
@@ -447,13 +436,10 @@ def test_every_verb_has_a_call():
 def test_a_value_of_a_wrong_type_is_answered_by_the_library(verb, folder):
     names = [name for name in dict.fromkeys([*names_of(VERBS[verb]), *CALLS[verb]()]) if name not in ("options", "at")]
     assert list(answers(OF_OBJECTS.get(verb, VERBS[verb]), CALLS[verb], names)) == []
-
-
-@pytest.mark.thorough
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_plan_of_any_model_answers_wrong_types(folder):
-    names = list(ModelPlanning.__annotations__)
-    assert list(answers(dirdp.plan, lambda: ANY_MODEL | {"model": tosses()} | quiet, names)) == []
+    if verb == "private_model":
+        any_model = {"guarantee": PURE, "any_model": True, "contribution": 1, "adjacency": "replace-one"}
+        own = any_model | {"model": tosses()} | quiet
+        assert list(answers(dirdp.plan, lambda: own, ModelPlanning.__annotations__)) == []
 
 
 @pytest.mark.parametrize(

@@ -293,28 +293,3 @@ def test_the_simulation_is_the_sampler():
     assert (runs.pulls.sum(axis=1) == 80).all()
     assert stats.ks_2samp(played, runs.pulls[:, 1]).pvalue > 1e-4
     assert stats.ks_2samp(played, rng.binomial(80, 0.5, size=4000)).pvalue < 1e-6
-
-
-@pytest.mark.thorough
-def test_a_posterior_is_calibrated_although_the_rewards_decided_the_pulls():
-    """Ranks of the true means, with shares from the prior; those of a posterior that ignores noise are not uniform."""
-    rng, names = np.random.default_rng(8), ["low", "middle", "high"]
-    utilities, worths = dict(zip(names, [0, 1, 4], strict=True)), np.array([0, 1, 4])
-    ranks, ignoring = [], []
-    for _ in range(80):
-        shares = dict(zip("ab", rng.dirichlet(np.ones(3), size=2), strict=True))
-        sampler = dirdp.ThompsonSampler(
-            ["a", "b"], dirdp.PureDP(epsilon=0.2), utilities=utilities, mechanism="counts", first_batch=8
-        )
-        for _ in range(60):
-            arm = sampler.select()
-            sampler.update(arm, names[rng.choice(3, p=shares[arm])])
-        draws = sampler.posterior(draws=400)["posterior"]["mean_reward"]
-        released = sampler.released
-        for arm, p in shares.items():
-            ranks.append(float((draws.sel(arm=arm) < p @ worths).mean()))
-            seen = released["noisy_counts"].values[released["arm"].values == arm].clip(0).sum(axis=0)
-            naive = rng.dirichlet(seen + 1, size=400) @ worths
-            ignoring.append(float((naive < p @ worths).mean()))
-    assert stats.kstest(ranks, "uniform").pvalue > 1e-4
-    assert stats.kstest(ignoring, "uniform").pvalue < 1e-6

@@ -90,6 +90,22 @@ def test_the_signs_of_the_brackets_and_what_follows():
     assert (h(c, ALPHA) <= (0.5 - ALPHA) / c).all()
 
 
+@pytest.mark.parametrize("p", [np.full(4, 0.25), np.array([0.7, 0.2, 0.1, 0.0])])
+def test_the_exponent_by_simulation(p):
+    """The moments by the integral of the mean; with another prior it is seen that they are not."""
+    alpha, beta, s, rng = 0.5, 6.0, 2.0, np.random.default_rng(20261122)
+    x = np.linspace(beta - s, beta, 4001)[:, None]
+    mean = digamma(x[:, 0] + 4 * alpha) - np.log(x[:, 0])
+    mean += sum(share * h(x[:, 0] * share, alpha) for share in p if share > 0)
+    log_moment = np.trapezoid(mean, x[:, 0])
+    q = rng.dirichlet(beta * p + alpha, 40_000)
+    kl = sum(share * np.log(share / q[:, i]) for i, share in enumerate(p) if share > 0)
+    weights = np.exp(s * kl)
+    error = weights.std() / np.sqrt(len(kl))
+    assert abs(weights.mean() - np.exp(log_moment)) < 5 * error
+    assert abs(weights.mean() - np.exp(log_moment + 0.1)) > 5 * error
+
+
 @pytest.mark.parametrize(("alpha", "eta", "d"), [(ALPHA, 0.494, 400), (0.3, 0.6, 12)])
 def test_the_theorem_holds_in_draws_of_the_tilted_distribution(alpha, eta, d):
     beta = d * alpha / np.expm1(eta / 2) * (1 + 1e-12)
