@@ -1,6 +1,8 @@
-"""Releases by a plan, with all options that a plan has."""
+"""Releases by a plan, with all options that a plan has, and the counts of a model."""
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.models.observations import find_observations, read_counts
+from pymc_dirdp.models.tables import root_model
 
 
 def planned_sample(guarantee, model=None, *, random_seed=None, ledger=None, progressbar=True, **planning):
@@ -9,3 +11,9 @@ def planned_sample(guarantee, model=None, *, random_seed=None, ledger=None, prog
     if isinstance(guarantee, dirdp.Guarantee):
         plan = dirdp.plan(guarantee, model, progressbar=progressbar, **planning)
     return dirdp.sample(plan, model, random_seed=random_seed, ledger=ledger, progressbar=progressbar)
+
+
+def counts_of(model):
+    """The secret counts of each table of a model, by name, as a release reads them."""
+    root = root_model(model)
+    return {table.name: read_counts(find_observations([table], root)) for table in dirdp.tables(root)}

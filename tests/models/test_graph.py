@@ -12,8 +12,8 @@ from pytensor.xtensor import as_xtensor
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.models.graph import Purpose, initial_point, lower_dims, purpose_of, set_purpose
-from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.tables import root_model, tables
+from tests.planned import counts_of
 
 RNG = np.random.default_rng(3)
 COORDS = {"group": ["a", "b"], "level": ["low", "mid", "high"], "person": range(30)}
@@ -44,11 +44,12 @@ def with_axes():
 def test_tables_and_counts_are_those_of_the_model_with_axes():
     first, second = with_dims(), with_axes()
     assert tables(first) == tables(second)
-    for one, other in zip(tables(first), tables(second), strict=True):
-        np.testing.assert_array_equal(
-            read_counts(find_observations([one], root_model(first))),
-            read_counts(find_observations([other], root_model(second))),
-        )
+    for name, counts in counts_of(first).items():
+        np.testing.assert_array_equal(counts, counts_of(second)[name])
+    # New data are read when they are set.
+    with first:
+        pm.set_data({"levels": np.zeros(30, dtype=int)})
+    assert counts_of(first)["p"][:, 1:].sum() == 0
 
 
 def test_a_model_with_axes_is_itself():
@@ -74,44 +75,26 @@ def test_a_deterministic_on_the_way_is_looked_through():
         rest = pmd.Deterministic("rest", 1 - b)
         same = pmd.Deterministic("same", b)
         pm.Bernoulli("y", p=rest.values[GROUP], observed=YES)
-    (table,) = tables(model)
     expected = np.zeros((2, 2))
     np.add.at(expected, (GROUP, YES), 1)
-    np.testing.assert_array_equal(read_counts(find_observations([table], root_model(model))), expected)
+    np.testing.assert_array_equal(counts_of(model)["b"], expected)
     assert same.name == "same"
     draw = dirdp.sample(dirdp.ApproxDP(epsilon=3, delta=1e-3), model)["posterior"].to_dataset()
     np.testing.assert_allclose(draw["rest"], 1 - draw["b"])
     np.testing.assert_allclose(draw["same"], draw["b"])
 
 
-def test_new_data_are_read_when_they_are_set():
-    model = with_dims()
-    with model:
-        pm.set_data({"levels": np.zeros(30, dtype=int)})
-    assert read_counts(find_observations([tables(model)[0]], root_model(model)))[:, 1:].sum() == 0
-
-
-def test_a_plan_is_refused_after_an_edit():
-    target = dirdp.ApproxDP(epsilon=3, delta=1e-3)
-    plan = dirdp.plan(target, with_dims(), unit="person")
-    dirdp.sample(plan, with_dims())
-    with pytest.raises(UnsupportedModelError, match="not the one that was planned"):
-        dirdp.sample(plan, another())
-
-
-def another():
-    with pm.Model(coords=COORDS) as model:
-        u = pmd.Uniform("u", 0, 1)
-        pm.Bernoulli("z", p=1 - u.values, observed=YES, dims="person")
-    return model
-
-
 def test_what_is_refused_is_refused_with_dims():
-    with pm.Model(coords=COORDS) as model:
-        u = pmd.Uniform("u", 0.5, 1)
-        pm.Bernoulli("z", p=u.values, observed=YES)
+    def of(low, p):
+        with pm.Model(coords=COORDS) as model:
+            pm.Bernoulli("z", p=p(pmd.Uniform("u", low, 1).values), observed=YES, dims="person")
+        return model
+
+    plan = dirdp.plan(dirdp.ApproxDP(epsilon=3, delta=1e-3), of(0, lambda u: u), unit="person")
+    with pytest.raises(UnsupportedModelError, match="not the one that was planned"):
+        dirdp.sample(plan, of(0, lambda u: 1 - u))
     with pytest.raises(UnsupportedModelError, match="bounds other than 0 and 1"):
-        tables(model)
+        tables(of(0.5, lambda u: u))
 
 
 # What a model was built for is remembered as long as the model lives, and no longer.

@@ -21,20 +21,23 @@ def said(*facts, **options):
     return reading(*facts, **options).protected
 
 
+DIARY = "6 records each: 6 in a row of its own of diary"
+
+
 @pytest.mark.parametrize(
-    ("tables", "groups", "holds", "changed"),
+    ("groups", "holds", "changed"),
     [
-        (["hair"], [["hair"]], "1 record each: one in hair", "the record of one person"),
-        (["answers"], [["answers"]], "5 records each: one in each row of answers", "all 5 records of one person"),
-        (["hair", "answers"], [["hair", "answers"]], "6 records each", "all 6 records of one person"),
+        ([["hair"]], "1 record each: one in hair", "the record of one person"),
+        ([["answers"]], "5 records each: one in each row of answers", "all 5 records of one person"),
+        ([["hair", "answers"]], "6 records each", "all 6 records of one person"),
         # The largest group, wherever it stands.
-        (["hair", "answers"], [["hair"], ["answers"]], "5 records each", "all 5 records of one person"),
-        (["answers", "hair"], [["answers"], ["hair"]], "5 records each", "all 5 records of one person"),
-        (["diary"], [["diary"]], "6 records each: 6 in a row of its own of diary", "all 6 records of one person"),
+        ([["hair"], ["answers"]], "5 records each", "all 5 records of one person"),
+        ([["answers"], ["hair"]], "5 records each", "all 5 records of one person"),
+        ([["diary"]], DIARY, "all 6 records of one person"),
     ],
 )
-def test_how_many_records_a_person_holds_is_what_the_tables_say(tables, groups, holds, changed):
-    text = said(UnitOptions(unit=("person",)), tables, groups)
+def test_how_many_records_a_person_holds_is_what_the_tables_say(groups, holds, changed):
+    text = said(UnitOptions(unit=("person",)), [name for group in groups for name in group], groups)
     assert text.startswith(f"every person (dim 'person', 9 of them, as the publisher states, {holds}")
     assert f"Neighbours: {changed} replaced; how many of them there are is public, and so is" in text
 

@@ -62,31 +62,15 @@ case("nothing", lambda: None, lambda: tossed(beta()))
 case(
     "potential",
     lambda: (tossed(b := beta()), pm.Potential("squared", 2 * pm.math.log(b))),
-    lambda: tossed(beta()),
-    words="'squared' is a pm.Potential",
-)
-case(
-    "potential",
-    lambda: (tossed(b := beta()), pm.Potential("squared", 2 * pm.math.log(b))),
     lambda: tossed(pm.Beta("b", 1 + 2, 1)),
+    words="'squared'",
 )
-case(
-    "observed parameter",
-    lambda: tossed(beta(observed=0.5)),
-    lambda: tossed(beta()),
-    words="'b' is a parameter",
-)
-case(
-    "no child",
-    lambda: (tossed(beta()), beta("c")),
-    lambda: (tossed(beta()), tossed(beta("c"), "z")),
-    words="'c' has no observed child",
-)
+case("observed parameter", lambda: tossed(beta(observed=0.5)), lambda: tossed(beta()), words="'b'")
+case("no child", lambda: (tossed(beta()), beta("c")), lambda: (tossed(beta()), tossed(beta("c"), "z")), words="'c'")
 case(
     "name taken",
     lambda: (tossed(beta("y_p"), "z"), pm.BetaBinomial("y", n=N, alpha=1, beta=1, observed=1)),
     lambda: (tossed(beta("other"), "z"), pm.BetaBinomial("y", n=N, alpha=1, beta=1, observed=1)),
-    words="'y' would be released as 'y_p'",
 )
 
 
@@ -100,7 +84,6 @@ case(
     lambda: missing([0, 2]),
     said_instead={"adjacency": "add-remove", "n_records": 2},
 )
-case("missing values", lambda: missing(np.ma.masked_values([0, -1, 2], -1)), lambda: missing([0, 3, 2], 4))
 
 # Variables that are not released
 
@@ -111,8 +94,13 @@ def predicted(**given):
     pm.Binomial("future", n=10, p=b, **given)
 
 
-case("unobserved prediction", predicted, lambda: predicted(observed=3), said_instead={"contribution": 11})
-case("unobserved prediction", predicted, lambda: tossed(beta()), words="'future' is an unobserved Binomial variable")
+case(
+    "unobserved prediction",
+    predicted,
+    lambda: predicted(observed=3),
+    said_instead={"contribution": 11},
+    words="'future'",
+)
 
 
 def parent(**given):
@@ -120,24 +108,18 @@ def parent(**given):
     tossed(beta(shape=3)[cls])
 
 
-case(
-    "hidden parent",
-    parent,
-    lambda: parent(observed=CODES),
-    said_instead={"unit": 0},
-    words="'class' is an unobserved Categorical variable that decides how 'y' is distributed",
-)
+case("hidden parent", parent, lambda: parent(observed=CODES), said_instead={"unit": 0}, words="'class'")
 case(
     "hyperparameter",
     lambda: coded(pm.Dirichlet("p", pm.Gamma("scale", 1, 1) * np.ones(3))),
     lambda: coded(pm.Dirichlet("p", 2.0 * np.ones(3))),
-    words="'scale' is an unobserved Gamma variable in the prior of 'p'",
+    words="'scale'",
 )
 case(
     "hyperparameter",
     lambda: pm.BetaBinomial("y", n=9, alpha=pm.HalfNormal("scale"), beta=1, observed=3),
     lambda: pm.BetaBinomial("y", n=9, alpha=2.0, beta=1, observed=3),
-    words="'scale' is an unobserved HalfNormal variable in the prior of 'y'",
+    words="'scale'",
 )
 
 
@@ -147,32 +129,14 @@ def measured():
 
 
 case("other parameter", lambda: (tossed(beta()), measured()), lambda: tossed(beta()))
-case("other parameter", lambda: tossed(pm.math.invlogit(pm.Normal("log_odds"))), lambda: tossed(beta()))
-case(
-    "hyperparameter",
-    lambda: tossed(pm.Beta("b", pm.Gamma("a", 1, pm.Gamma("rate", 1, 1)), 1)),
-    lambda: tossed(pm.Beta("b", 2.0, 1)),
-)
-case("other variable", lambda: (tossed(beta()), pm.Normal("z", pm.Normal("mean"))), lambda: tossed(beta()))
-case(
-    "other variable",
-    lambda: (tossed(beta()), pm.Normal("noise")),
-    lambda: tossed(beta()),
-    words="'noise' is an unobserved Normal variable",
-)
-case(
-    "uniform bounds",
-    lambda: tossed(pm.Uniform("b", 0.1, 1)),
-    lambda: tossed(pm.Uniform("b", 0, 1)),
-    words="'b' is a Uniform variable",
-)
-case("uniform bounds", lambda: tossed(pm.Uniform("b", -1, 1)), lambda: tossed(pm.Beta("b", 1, 1)))
+case("other variable", lambda: (tossed(beta()), pm.Normal("noise")), lambda: tossed(beta()), words="'noise'")
+case("uniform bounds", lambda: tossed(pm.Uniform("b", 0.1, 1)), lambda: tossed(pm.Uniform("b", 0, 1)), words="'b'")
 ORDERED = {"transform": pm.distributions.transforms.ordered, "initval": [0.2, 0.4]}
 case(
     "transform",
     lambda: pm.Bernoulli("y", p=beta(shape=2, **ORDERED), observed=[0, 1]),
     lambda: pm.Bernoulli("y", p=beta(shape=2), observed=[0, 1]),
-    words="'b' has a transform",
+    words="'b'",
 )
 
 # Priors
@@ -181,7 +145,7 @@ case(
     "random prior",
     lambda: (coded(p := simplex(3)), coded(pm.Dirichlet("q", 10 * p), "z")),
     lambda: (coded(simplex(3)), coded(pm.Dirichlet("q", [3.0, 4.0, 3.0]), "z")),
-    words="'q' has a prior that depends on the random variable 'p'",
+    words="'q'",
 )
 case("prior of data", lambda: tossed(pm.Beta("b", pm.Data("a", 2.0), 1)), lambda: tossed(pm.Beta("b", 2.0, 1)))
 case("prior of data", lambda: tossed(pm.Beta("b", pm.Data("a", 2.0), 1)), said_instead={"public": ["a"]})
@@ -191,26 +155,20 @@ case(
     lambda: pm.Bernoulli("y", p=pm.Beta("b", 8, 1), observed=pm.Data("x", YES)),
     said={"public": ["x"]},
     said_instead={},
-    words="'b' has a prior that depends on the data 'x', which hold records",
+    words="'b'",
 )
-case(
-    "free input",
-    lambda: tossed(pm.Beta("b", 1, pt.dscalar("beta"))),
-    lambda: tossed(pm.Beta("b", 1, 2)),
-    words="'b' has a prior",
-)
+case("free input", lambda: tossed(pm.Beta("b", 1, pt.dscalar("beta"))), lambda: tossed(pm.Beta("b", 1, 2)), words="'b'")
 case(
     "prior shape",
     lambda: pm.BetaBinomial("y", n=3, alpha=[1.0, 2.0], beta=1, observed=pm.Data("data", [1, 1, 1])),
     lambda: pm.BetaBinomial("y", n=3, alpha=[1.0, 2.0, 1.0], beta=1, observed=pm.Data("data", [1, 1, 1])),
     said_instead={"contribution": 1},
-    words="'y' has a prior",
 )
 case(
     "one category",
     lambda: pm.Multinomial("y", n=3, p=pm.Dirichlet("p", [1.0]), observed=[3]),
     lambda: pm.Multinomial("y", n=3, p=pm.Dirichlet("p", [1.0, 1.0]), observed=[3, 0]),
-    words="'p' has one category",
+    words="'p'",
 )
 
 
@@ -219,12 +177,7 @@ def labelled(labels):
     coded(pm.Dirichlet("p", np.ones(3), dims="answer"))
 
 
-case(
-    "labels",
-    lambda: labelled(["a", "b"]),
-    lambda: labelled(["a", "b", "c"]),
-    words="'p' has more or fewer entries along the dim 'answer' than labels",
-)
+case("labels", lambda: labelled(["a", "b"]), lambda: labelled(["a", "b", "c"]), words="'p'")
 
 # Likelihoods
 
@@ -232,12 +185,6 @@ case(
 case(
     "unbounded trials",
     lambda: pm.Geometric("y", p=beta(), observed=[1, 3]),
-    lambda: pm.Bernoulli("y", p=beta(), observed=[1, 0, 0, 1]),
-    said_instead={"contribution": 3},
-)
-case(
-    "unbounded trials",
-    lambda: pm.NegativeBinomial("y", n=1, p=beta(), observed=[0, 2]),
     lambda: pm.Bernoulli("y", p=beta(), observed=[1, 0, 0, 1]),
     said_instead={"contribution": 3},
 )
@@ -254,8 +201,11 @@ case(
     said_instead={"contribution": 5},
 )
 case("not conjugate", lambda: pm.Poisson("y", mu=beta(), observed=YES), lambda: tossed(beta()))
-case("not conjugate", lambda: (tossed(beta()), pm.Normal("z", observed=[0.5])), lambda: tossed(beta()))
-case("total size", lambda: tossed(beta(), total_size=100), lambda: tossed(beta()), words="'y' is rescaled")
+case(
+    "total size",
+    lambda: tossed(beta(), total_size=100),
+    lambda: tossed(beta()),
+)
 
 
 def transformed(**options):
@@ -264,17 +214,7 @@ def transformed(**options):
 
 
 # PyMC offers no `transform=` for discrete variables, but its lower level has one.
-case(
-    "transformed observations",
-    lambda: transformed(transform=pm.distributions.transforms.log),
-    transformed,
-    words="'y' has a transform",
-)
-case(
-    "computed observations",
-    lambda: pm.Bernoulli("y", p=beta(), observed=1 - pm.Data("x", YES)),
-    lambda: pm.Bernoulli("y", p=beta(), observed=pm.Data("x", 1 - YES)),
-)
+case("transformed observations", lambda: transformed(transform=pm.distributions.transforms.log), transformed)
 case(
     "computed observations",
     lambda: pm.Bernoulli("y", p=beta(), observed=pm.Data("x", YES)[[0, 1]]),
@@ -284,7 +224,6 @@ case(
     "random trials",
     lambda: pm.Binomial("y", n=pt.round(9 * (b := beta())).astype(int), p=b, observed=1),
     lambda: pm.Binomial("y", n=9, p=beta(), observed=1),
-    words="'y' has a number of trials",
 )
 
 # Probabilities
@@ -293,16 +232,13 @@ case(
     "no parameter",
     lambda: (tossed(beta()), pm.Bernoulli("z", p=0.5, observed=YES)),
     lambda: (tossed(beta()), pm.Bernoulli("z", p=beta("c"), observed=YES)),
-    words="'z' has no Dirichlet or Beta variable",
+    words="'z'",
 )
-case("no parameter", lambda: (tossed(beta()), pm.Bernoulli("z", p=0.5, observed=YES)), lambda: tossed(beta()))
-case("formula", lambda: tossed(beta() * 0.5), lambda: tossed(beta()))
 case("formula", lambda: tossed(pm.math.invlogit(beta())), lambda: tossed(1 - beta()))
 case(
     "some categories",
     lambda: pm.Categorical("y", p=simplex(3)[:2], observed=YES),
     lambda: pm.Categorical("y", p=simplex(2), observed=YES),
-    words="'y' uses only 2 of the 3 categories of 'p'",
 )
 case(
     "mixed rows",
@@ -310,32 +246,15 @@ case(
     lambda: pm.Categorical("y", p=simplex(2), observed=YES),
 )
 case(
-    "mixed rows",
-    lambda: pm.Categorical("y", p=pt.stack([beta(), beta("c")]), observed=YES),
-    lambda: pm.Categorical("y", p=simplex(2), observed=YES),
-)
-case(
     "last axis",
     lambda: pm.Categorical("y", p=simplex(3)[:, None], observed=np.zeros(3, int)),
     lambda: pm.Categorical("y", p=simplex(3)[None, :], observed=np.zeros(3, int)),
-    words="'y' has 'p' with its categories",
 )
-case(
-    "one of many",
-    lambda: tossed(simplex(3)[0]),
-    lambda: coded(simplex(3)),
-    words="'y' uses one share of 'p', which is a Dirichlet variable of 3 categories",
-)
-case("one of many", lambda: tossed(simplex(3)[0]), lambda: tossed(beta()))
+case("one of many", lambda: tossed(simplex(3)[0]), lambda: coded(simplex(3)))
 case(
     "repeated rows",
     lambda: tossed(pm.math.stack([(b := beta(shape=2))[0], *[b[k] for k in YES[1:]]])),
     lambda: tossed(beta(shape=2)[YES]),
-)
-case(
-    "computed codes",
-    lambda: tossed(beta(shape=3)[pt.argsort(CODES) % 3]),
-    lambda: tossed(beta(shape=3)[np.argsort(CODES) % 3]),
 )
 case(
     "computed codes",
@@ -514,12 +433,15 @@ EACH = [pytest.param(key, one, id=f"{key} {i}") for key, several in CASES.items(
 @pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
 @pytest.mark.parametrize(("key", "one"), EACH)
 def test_what_is_refused_is_said_with_its_way_out(key, one):
+    model = model_of(one.refused)
     with pytest.raises(UnsupportedModelError) as caught:
-        planned_sample(TARGET, model_of(one.refused), **one.said)
-    assert re.search(pattern(REFUSALS[key].reason), str(caught.value)), str(caught.value)
-    assert re.search(pattern(REFUSALS[key].way_out), str(caught.value))
-    assert one.words in str(caught.value), str(caught.value)
-    assert "{" not in str(caught.value)
+        planned_sample(TARGET, model, **one.said)
+    said = str(caught.value)
+    assert re.search(pattern(REFUSALS[key].reason), said), said
+    assert re.search(pattern(REFUSALS[key].way_out), said)
+    assert one.words in said, said
+    assert key == "nothing" or any(f"'{name}'" in said for name in model.named_vars), said
+    assert "{" not in said
 
 
 @pytest.mark.thorough
@@ -529,11 +451,8 @@ def test_what_is_written_in_its_place_is_released(key, one):
     assert dirdp.verify(release)
 
 
-def test_every_refusal_has_a_case():
+def test_every_refusal_has_a_case_and_is_a_part_of_a_sentence_or_whole_sentences():
     assert set(CASES) == set(REFUSALS)
-
-
-def test_every_text_is_a_part_of_a_sentence_or_whole_sentences():
     for one in REFUSALS.values():
         assert not one.reason.endswith(".")
         assert one.way_out[-1] in ".}"

@@ -1,5 +1,7 @@
 """Formulas of shares that are read by their values: what they are, what they only nearly are, and what is not asked."""
 
+import re
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -14,25 +16,49 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.models.cells import CellMap, Codes, Numbering, UnreadableError
 from pymc_dirdp.models.graph import compile_plain
-from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.shares import read_index_map
+from tests.planned import counts_of
 
 N = 60
 RNG = np.random.default_rng(5)
 YES, CODES = RNG.integers(0, 2, N), RNG.integers(0, 3, N)
+GRID = RNG.integers(0, 3, (N, N))
+ONE_HOT = np.eye(3)[CODES]
 
-SHARES = {
-    "a logarithm and back": lambda b: pt.exp(pt.log(b)),
-    "log-odds and back": lambda b: pt.sigmoid(pt.log(b) - pt.log1p(-b)),
-    "a root and its square": lambda b: pt.sqrt(b) ** 2,
-    "1 taken away and added": lambda b: (b - 1) + 1,
-    "a number times itself": lambda b: 0.25 * b * 4,
-    "a share of both": lambda b: b / (b + (1 - b)),
-    "what is left of 1": lambda b: 1 - (1 - b),
-    "in another precision": lambda b: b.astype("float32").astype("float64"),
-    "sums over an axis": lambda b: pt.stack([b, 1 - b, b]).sum(axis=0) - 1,
-    "a matrix product": lambda b: pt.dot(pt.stack([b, 1 - b]), pt.stack([pt.ones(()), pt.zeros(())])),
-}
+
+def beta(*shape, name="b"):
+    return pm.Beta(name, 1, 1, shape=shape)
+
+
+def simplex(*shape, name="p"):
+    return pm.Dirichlet(name, np.ones(shape))
+
+
+def zeros(shape):
+    return np.zeros([N if n is None else n for n in shape], dtype=int)
+
+
+def tossed(p):
+    pm.Bernoulli("y", p=p, observed=zeros(p.type.shape))
+
+
+def coded(p):
+    pm.Categorical("y", p=p, observed=zeros(p.type.shape[:-1]))
+
+
+def found(build):
+    with pm.Model() as model:
+        build()
+    return dirdp.tables(model)
+
+
+def test_a_share_in_another_precision():
+    with pm.Model() as model:
+        pm.Bernoulli("y", p=beta().astype("float32").astype("float64"), observed=YES)
+    assert counts_of(model)["b"].tolist() == [YES.sum(), N - YES.sum()]
+
+
+# What is a share at some points only.
 NO_SHARES = {
     "the larger": lambda b: pt.maximum(b, 1 - b),
     "the smaller": lambda b: pt.minimum(b, 1 - b),
@@ -50,49 +76,92 @@ NO_SHARES = {
 }
 
 
-@pytest.mark.parametrize("called", SHARES)
-def test_what_is_a_share_at_every_point_is_that_share(called):
-    with pm.Model() as model:
-        pm.Bernoulli("y", p=SHARES[called](pm.Beta("b", 1, 1)), observed=YES)
-    (table,) = dirdp.tables(model)
-    assert read_counts(find_observations([table], model)).tolist() == [YES.sum(), N - YES.sum()]
-
-
 @pytest.mark.parametrize("called", NO_SHARES)
 def test_what_is_a_share_at_some_points_only_is_refused(called):
-    """Of one number and of two; 16 points lie in the middle and near the corners."""
-    for shape in ((), (2,), (40,)):
-        with pm.Model() as model:
-            b = pm.Beta("b", 1, 1, shape=shape)
-            p = NO_SHARES[called](b[0] if shape else b)
-            pm.Bernoulli("y", p=p, observed=YES)
+    """Of one number and of forty; 16 points lie in the middle and near the corners."""
+    for shape in ((), (40,)):
         with pytest.raises(UnsupportedModelError, match=r"is computed from 'b': it is"):
-            dirdp.tables(model)
+            found(lambda shape=shape: tossed(NO_SHARES[called](beta(*shape)[0] if shape else beta())))
 
 
-@pytest.mark.parametrize("d", [2, 3, 5, 8])
-@pytest.mark.parametrize("order", [lambda p: pt.sort(p), lambda p: pt.maximum(p, p[::-1]), lambda p: pt.cumsum(p)])
-def test_order_statistics_of_a_row_are_no_shares(d, order):
-    with pm.Model() as model:
-        pm.Categorical("y", p=order(pm.Dirichlet("p", np.ones(d))), observed=YES)
-    with pytest.raises(UnsupportedModelError, match="which is not a share"):
-        dirdp.tables(model)
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: coded(pt.sort(simplex(3))), "which is not a share"),
+        (lambda: coded(pt.maximum((p := simplex(8)), p[::-1])), "which is not a share"),
+        (lambda: coded(pt.cumsum(simplex(5))), "which is not a share"),
+        (lambda: tossed(2 - beta(2)), "which is not a share"),
+        (lambda: tossed(2 * beta(2)), "which is not a share"),
+        (lambda: tossed(-beta(2)), "which is not a share"),
+        (lambda: tossed(beta(2) ** 2), "is a power of shares"),
+        (lambda: tossed(pm.Deterministic("d", beta(2) ** 2)), "is a power of shares"),
+        (lambda: tossed(pt.exp(beta(2))), "which is not a share"),
+        (lambda: tossed(beta(2) * beta(2, name="c")), "from 'b' and 'c'.*is a product of shares"),
+        (lambda: tossed(beta(2) + beta(2, name="c")), "is a sum of shares"),
+        (lambda: tossed((p := simplex(3))[0] + p[1]), "is a sum of shares"),
+        (lambda: coded((p := simplex(3))[:2] / (p[0] + p[1])), "is a quotient of shares"),
+        (lambda: tossed((b := beta(2)) / (1 - b)), "is a quotient of shares"),
+        (lambda: tossed(pt.stack([beta(2)[0], 0.5])), "which is not a share"),
+        (lambda: tossed(pm.math.switch(YES, beta(), 0.5)), r"is a choice by pm\.math\.switch of shares"),
+        (lambda: tossed(pt.switch(pm.Data("half", [0, 1]), beta(2), 0.5)), "which is not a share"),
+        (lambda: tossed(pt.switch((b := beta(2)) > 0.5, b, beta(2, name="c"))), "condition on shares"),
+        (lambda: tossed(beta(2).astype("int64")), "is computed from 'b'"),
+        (lambda: pm.Bernoulli("y", logit_p=beta(), observed=YES), "is an inverse logit of shares"),
+        (lambda: tossed(pm.math.logit(beta(2))), "is computed from 'b'"),
+        (lambda: tossed(beta(2).mean()[None]), "is computed from 'b'"),
+        (lambda: tossed(pt.cumprod(beta(2))), "is computed from 'b'"),
+        (lambda: tossed(beta(2)[pytensor.shared(0, name="which")][None]), "is computed from 'b'|computed in the model"),
+        (lambda: coded(pm.math.softmax(pm.math.log(simplex(3)[:2]))), "is a softmax of shares"),
+        (lambda: coded(pm.math.softmax(simplex(2, 2), axis=-1)), "is a softmax of shares"),
+        (lambda: coded(pm.math.softmax(pm.math.log(simplex(2, 2)), axis=None)), "is a softmax of shares"),
+        (lambda: coded(pm.math.softmax(pm.math.log(simplex(2, 2)), axis=0)), "is a softmax of shares"),
+        # The first of the two axes holds the categories.
+        (lambda: coded(pm.math.softmax(pm.math.log(simplex(2, 2).T), axis=(0, 1)).T), "is computed from 'p'"),
+        (lambda: coded(pm.math.log_softmax(pm.math.log(simplex(2, 2)), axis=-1)), "is computed from 'p'"),
+        (lambda: coded((p := simplex(2, 2)) / p.sum()), "is a quotient of shares"),
+        (lambda: coded((p := simplex(2, 2)) / p[:, :1]), "is a quotient of shares"),
+        (
+            lambda: coded(pt.stack([(p := simplex(2))[0], p[0], p[1]])),
+            "categories from several rows or a category twice",
+        ),
+        # Codes that are used in another way than to choose a row for each record.
+        (lambda: coded(simplex(3, 2, 4)[CODES, :, YES]), "categories from several rows"),
+        (lambda: coded(simplex(3, 2, 4)[CODES, pt.cumsum(YES)]), "computed in the model.*a formula"),
+        (lambda: coded(simplex(3, 2, 4)[CODES, pytensor.shared(0, name="base") + YES]), "computed in the model"),
+        (lambda: coded(simplex(3, 2, 4)[CODES, pm.Categorical("hidden", p=[0.5, 0.5], shape=N)]), "hidden"),
+        (lambda: coded(simplex(3, 4)[CODES][:-1]), "is sliced, reordered or concatenated along an axis whose rows"),
+        (lambda: coded(pt.roll(simplex(3, 4)[CODES], 1, axis=0)[:-1]), "is sliced, reordered or concatenated"),
+        (lambda: coded(simplex(3, 4)[CODES][::-1][:-1]), "is sliced, reordered or concatenated"),
+        (lambda: coded(simplex(3, 4)[CODES].reshape((N, 4))), "has a shape that depends on data"),
+        (lambda: tossed(beta(3)[np.arange(3) < 2]), "chosen by a mask"),
+        (lambda: tossed(beta(3)[GRID][:, ::-1]), "is sliced, reordered or concatenated"),
+        (lambda: tossed(beta(3)[GRID].ravel()), "is sliced, reordered or concatenated"),
+        (lambda: tossed(pt.diagonal(beta(3)[GRID])[:, None] * pt.ones((N, N))), "is sliced, reordered or concatenated"),
+        (lambda: tossed((p := beta(3)[GRID])[pt.argsort(p[:, 0])]), "is chosen by a function of shares"),
+        (
+            lambda: tossed((b := beta(3))[GRID] / b[GRID].sum(axis=1, keepdims=True)),
+            "is sliced, reordered or concatenated",
+        ),
+        (lambda: tossed(pt.switch((p := beta(3)[GRID]) > 0.5, p, p)), "is chosen by a condition on shares"),
+        (lambda: tossed(beta(3)[:0]), "it has no entry"),
+    ],
+)
+def test_other_formulas_are_refused_with_what_they_are(build, words):
+    with pytest.raises(UnsupportedModelError) as caught:
+        found(build)
+    assert "'y'" in str(caught.value)
+    assert re.search(words, str(caught.value), flags=re.DOTALL), str(caught.value)
 
 
 # No value of an array decides anything
 
 
-@pytest.mark.parametrize("array", [np.ones(N), np.r_[np.ones(N - 1), 2.0], RNG.normal(size=N)])
+@pytest.mark.parametrize("array", [np.ones(N), RNG.normal(size=N)])
 @pytest.mark.parametrize("use", [lambda p, x: p * x, lambda p, x: p + x - x, lambda p, x: pt.switch(x > 2, p, p * x)])
 def test_numbers_of_an_array_decide_no_refusal(use, array):
     """An array that is written into a formula may be data: ones were taken for numbers, and others for arrays."""
-    with pm.Model() as model:
-        pm.Bernoulli("y", p=use(pm.Beta("b", 1, 1), pt.constant(array)), observed=YES)
     with pytest.raises(UnsupportedModelError, match="it is computed from shares and an array of numbers"):
-        dirdp.tables(model)
-
-
-ONE_HOT = np.eye(3)[CODES]
+        found(lambda: tossed(use(beta(), pt.constant(array))))
 
 
 class Captured(Op):
@@ -144,74 +213,41 @@ def before_a_shape(p):
 )
 def test_no_array_hides_in_an_operation(use):
     """Values would be those of cells, and which cells these are would be data."""
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", np.ones(3))
-        pm.Bernoulli("y", p=use(p), observed=YES)
     words = r"may hold data|shares and data|an array of numbers|no Dirichlet or Beta variable of this model as its"
     with pytest.raises(UnsupportedModelError, match=words):
-        dirdp.tables(model)
+        found(lambda: tossed(use(simplex(3))))
 
 
-@pytest.mark.parametrize("codes", [CODES, np.zeros(N, int), np.arange(N) % 3])
-def test_no_code_is_looked_at(codes):
+# Codes and shapes
+
+
+READ_AS = {
+    "two axes of codes, turned round": lambda: tossed(beta(3)[GRID].T),
+    "turned round, two axes of codes": lambda: tossed(beta(3)[GRID.T]),
+    "a shape that is written into the formula": lambda: tossed(pt.specify_shape(beta(3)[pm.Data("c", CODES)], (N,))),
+    "more rows than 8 bits can name": lambda: tossed(beta(300)[CODES.astype("int8")]),
+    "more rows than 8 bits can name, all above 0": lambda: tossed(beta(300)[CODES.astype("uint8")]),
+}
+
+
+@pytest.mark.parametrize("build", READ_AS.values(), ids=READ_AS)
+def test_codes_choose_the_rows_as_they_are(build):
+    (table,) = found(build)
+    assert (table.likelihoods[0].rows, table.likelihoods[0].view) == ((None,), None)
+
+
+def test_no_code_is_looked_at():
     """The index map knows the codes' array and never what is in it."""
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", np.ones(2), shape=(3, 2))
-        pm.Categorical("y", p=p[pm.Data("group", codes)], observed=YES)
-    (table,) = dirdp.tables(model)
-    (likelihood,) = table.likelihoods
-    assert (likelihood.rows, likelihood.parents, likelihood.view) == ((None,), ("group",), None)
+    for codes in (CODES, np.zeros(N, int), np.arange(N) % 3):
+        (table,) = found(lambda codes=codes: coded(simplex(3, 2)[pm.Data("group", codes)]))
+        (likelihood,) = table.likelihoods
+        assert (likelihood.rows, likelihood.parents, likelihood.view) == ((None,), ("group",), None)
 
 
-# Shapes
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int64"])
-def test_codes_of_few_bits_for_more_rows_than_they_can_name(dtype):
-    with pm.Model() as model:
-        p = pm.Beta("p", 1, 1, shape=300)
-        pm.Bernoulli("y", p=p[CODES.astype(dtype)], observed=YES)
-    (table,) = dirdp.tables(model)
-    assert read_counts(find_observations([table], model)).sum() == N
-    # Also the rows that no code of this type can name are read.
-    assert table.likelihoods[0].view is None
-
-
-def test_a_shape_that_is_written_into_a_formula_is_no_other_number_of_records():
-    with pm.Model() as model:
-        p = pm.Beta("p", 1, 1, shape=3)
-        pm.Bernoulli("y", p=pt.specify_shape(p[pm.Data("codes", CODES)], (N,)), observed=YES)
-    (table,) = dirdp.tables(model)
-    assert table.likelihoods[0].rows == (None,)
-
-
-GRID = RNG.integers(0, 3, (N, N))
-
-
-@pytest.mark.parametrize(
-    ("use", "words"),
-    [
-        (lambda p: p[GRID][:, ::-1], "is sliced, reordered or concatenated"),
-        (lambda p: p[GRID].T, None),
-        (lambda p: p[GRID.T], None),
-        (lambda p: p[GRID].ravel(), "is sliced, reordered or concatenated"),
-        (lambda p: pt.roll(p[GRID], 1, axis=1), "is sliced, reordered or concatenated"),
-        (lambda p: pt.diagonal(p[GRID])[:, None] * pt.ones((N, N)), "is sliced, reordered or concatenated"),
-        (lambda p: p[GRID][pt.argsort(p[GRID][:, 0])], "is chosen by a function of shares"),
-        (lambda p: p[GRID] / p[GRID].sum(axis=1, keepdims=True), "is sliced, reordered or concatenated"),
-        (lambda p: pt.switch(p[GRID] > 0.5, p[GRID], p[GRID]), "is chosen by a condition on shares"),
-    ],
-)
-def test_codes_of_two_axes_stay_where_they_are(use, words):
-    with pm.Model() as model:
-        p = use(pm.Beta("p", 1, 1, shape=3))
-        pm.Bernoulli("y", p=p, observed=np.resize(YES, (N, N) if p.type.ndim == 2 else N * N))
-    if words is None:
-        (table,) = dirdp.tables(model)
-        assert table.likelihoods[0].rows == (None,)
-    else:
-        with pytest.raises(UnsupportedModelError, match=words):
-            dirdp.tables(model)
+def test_all_codes_are_read_at_once():
+    """So 90,000 rows take one evaluation for each point."""
+    (table,) = found(lambda: coded(simplex(300, 300, 2)[CODES, CODES + 1, ::-1]))
+    assert table.likelihoods[0].rows == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -227,27 +263,22 @@ def test_codes_of_two_axes_stay_where_they_are(use, words):
 )
 def test_codes_of_single_records_and_records_chosen_by_codes_are_refused(use):
     """A formula in which one entry of the codes decides for all, or in which codes are numbers of records."""
-    x, y = (pm.draw(pm.Categorical.dist(np.ones(3) / 3), N, random_seed=seed) for seed in (1, 2))
-    with pm.Model() as model:
-        p = use(pm.Beta("p", 1, 1, shape=(3, 3)), pm.Data("x", x), pm.Data("y", y))
-        pm.Bernoulli("z", p=p, observed=np.resize(YES, (N, 3) if p.type.ndim == 2 else N))
+    x, y = CODES, RNG.permutation(CODES)
     with pytest.raises(UnsupportedModelError):
-        dirdp.tables(model)
+        found(lambda: tossed(use(beta(3, 3), pm.Data("first", x), pm.Data("second", y))))
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 7])
+@pytest.mark.parametrize("n", [0, 1, 3])
 def test_any_number_of_records_is_read_in_the_same_way(n):
     """A single record makes axes of length 1; three of them are as many as rows."""
-    maps = []
-    with pm.Model() as model:
-        p, q = pm.Dirichlet("p", np.ones(3), shape=(3, 3)), pm.Dirichlet("q", np.ones(3))
-        is_q = pt.constant(np.resize([True, False], n))
+
+    def build():
+        p, q, is_q = simplex(3, 3), simplex(3, name="q"), pt.constant(np.resize([True, False], n))
         chosen = pt.switch(is_q[:, None], q, p[np.resize([0, 2], n)])
         pm.Categorical("y", p=chosen, observed=np.zeros(n, dtype=int))
-    for table in dirdp.tables(model):
-        (likelihood,) = table.likelihoods
-        maps.append((likelihood.rows, len(likelihood.parents), likelihood.view.shape))
-    assert maps == [((None, None), 2, (2, 3, 3))] * 2
+
+    seen = [table.likelihoods[0] for table in found(build)]
+    assert [(one.rows, len(one.parents), one.view.shape) for one in seen] == [((None, None), 2, (2, 3, 3))] * 2
 
 
 LENGTHS = {
@@ -265,52 +296,35 @@ LENGTHS = {
 
 
 @pytest.mark.parametrize("called", LENGTHS)
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 1009])
-def test_no_length_of_data_decides_what_is_read(called, n):
+def test_no_length_of_data_decides_what_is_read(called):
     """A formula may have a length of other data, and may not compute with it: it may be the number of records."""
     use, is_read = LENGTHS[called]
-    with pm.Model() as model:
-        p = use(pm.Beta("p", 1, 1, shape=2), pm.Data("g", np.arange(n) % 2), pm.Data("x", np.arange(n)))
-        pm.Bernoulli("y", p=p, observed=np.zeros(n, dtype=int))
-    if is_read:
-        assert dirdp.tables(model)[0].shape == (2, 2)
-        return
-    with pytest.raises(UnsupportedModelError, match=r"depends on data|length of data|not a share"):
-        dirdp.tables(model)
+    for n in (1, 2, 5, 1009):
 
+        def build(n=n):
+            p = use(beta(2), pm.Data("g", np.arange(n) % 2), pm.Data("x", np.arange(n)))
+            pm.Bernoulli("y", p=p, observed=np.zeros(n, dtype=int))
 
-def test_a_formula_without_entries_is_refused():
-    with pm.Model() as model:
-        pm.Bernoulli("y", p=pm.Beta("b", 1, 1, shape=3)[:0], observed=np.zeros(0, dtype=int))
-    with pytest.raises(UnsupportedModelError, match="it has no entry"):
-        dirdp.tables(model)
+        if is_read:
+            assert found(build)[0].shape == (2, 2)
+        else:
+            with pytest.raises(UnsupportedModelError, match=r"depends on data|length of data|not a share"):
+                found(build)
 
 
 def test_tables_of_one_category():
     """Their shares are all 1, so values do not tell their rows apart."""
     with pm.Model() as model:
-        p = pm.Dirichlet("p", np.ones(1), shape=(3, 1))
-        pm.Categorical("x", p=p[CODES], observed=np.zeros(N, dtype=int))
-        pm.Categorical("y", p=pm.Dirichlet("q", np.ones(2)), observed=YES)
-    table = dirdp.tables(model)[0]
-    assert read_counts(find_observations([table], model)).ravel().tolist() == np.bincount(CODES).tolist()
+        pm.Categorical("x", p=simplex(3, 1)[CODES], observed=np.zeros(N, dtype=int))
+        pm.Categorical("y", p=simplex(2, name="q"), observed=YES)
+    assert counts_of(model)["p"].ravel().tolist() == np.bincount(CODES).tolist()
 
 
 def test_rows_of_single_precision():
     with pytensor.config.change_flags(floatX="float32"), pm.Model() as model:
         p = pm.Dirichlet("p", np.ones(3, dtype="float32"), shape=(3, 3))
         pm.Categorical("y", p=p[CODES, ::-1], observed=CODES)
-    (table,) = dirdp.tables(model)
-    assert read_counts(find_observations([table], model)).tolist() == np.diag(np.bincount(CODES))[:, ::-1].tolist()
-
-
-def test_many_rows():
-    """All codes at once, so 90,000 rows take one evaluation for each point."""
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", np.ones(2), shape=(300, 300, 2))
-        pm.Categorical("y", p=p[CODES, CODES + 1, ::-1], observed=YES)
-    (table,) = dirdp.tables(model)
-    assert table.likelihoods[0].rows == (None, None)
+    assert counts_of(model)["p"].tolist() == np.diag(np.bincount(CODES))[:, ::-1].tolist()
 
 
 # Random formulas, against their values for codes of other lengths
@@ -370,9 +384,9 @@ def predicted(map_, shares, codes, shape):
 
 def test_random_formulas_are_read_as_what_they_are_or_refused():
     """Oracle: their values, evaluated by PyTensor for codes of a length that the reader never saw."""
-    rng, read, refused = np.random.default_rng(11), 0, 0
+    rng, read, refused = np.random.default_rng(12), 0, 0
     numbering = Numbering(("p", "q"), ((2, 3, 4), (3, 2)))
-    for _ in range(400):
+    for _ in range(250):
         node, variables, codes, moves = random_formula(rng)
         maps = {}
         for variable in variables:
@@ -388,7 +402,7 @@ def test_random_formulas_are_read_as_what_they_are_or_refused():
         shares = np.concatenate([row.ravel() for row in rows])
         indices = {axis.index: None for axis in map_.codes}
         outputs = compile_plain([*variables, *codes], [node, *indices])
-        for length in (5, 6, 2, 3, 4):
+        for length in (5, 2, 3):
             given = [rng.integers(0, 2, length) for _ in codes]
             try:
                 value, *found = outputs(*rows, *given)
@@ -397,4 +411,4 @@ def test_random_formulas_are_read_as_what_they_are_or_refused():
                 continue
             by_index = dict(zip(indices, found, strict=True))
             np.testing.assert_allclose(value, predicted(map_, shares, by_index, value.shape), 1e-12, err_msg=moves)
-    assert min(read, refused) > 80
+    assert min(read, refused) > 50

@@ -37,44 +37,37 @@ def model_of(labels=("a", "b", "c"), name="p", dim="k", seen="seen"):
 
 
 TIMES = np.array(["2020-01-31", "2021-05-06T01:02:03.123456789", "2022"], "M8[ns]")
-KINDS = {
-    "texts": (["a", "bb", "größe €"], "U"),
-    "an empty text": (["", "a", "b"], "U"),
-    "odd texts": (["a b", "ä\u200d", "a/b"], "U"),
-    "a categorical": (pd.Categorical(["a", "b", "c"]), "U"),
-    "texts of an enum": (list(Text), "U"),
+# One kind of each type in the newcomer's lane, the others more thoroughly.
+EACH_TYPE = {
+    "odd texts": (["", "größe €", "ä\u200d a/b"], "U"),
     "bytes": ([b"a", b"bc", b"\xff"], "S"),
     "integers": ([3, -1, 2**62], "i"),
-    "truth values among numbers": ([True, False, 2], "i"),
     "unsigned": (np.array([1, 2**64 - 1, 3], np.uint64), "u"),
-    "small": (np.array([1, 2, 3], np.int8), "i"),
     "truth values": ([True, False], "b"),
     "numbers": ([0.1, 2, np.inf], "f"),
-    "numbers of 32 bits": (np.array([0.1, 2, -1e30], np.float32), "f"),
     "times in nanoseconds": (TIMES, "M"),
-    "times in days": (np.array(["1700-01-01", "1992-01-01", "1800-01-01"], "M8[D]"), "M"),
-    "times of pandas": (list(pd.date_range("2020", periods=3, freq="36h")), "M"),
-    "an index of times": (pd.date_range("2020", periods=3), "M"),
-    "times of Python": ([datetime.datetime(2020, 1, day, 7) for day in (1, 2, 3)], "M"),
-    "durations": (np.array([1, 2, 3], "m8[h]"), "m"),
     "durations of Python": ([datetime.timedelta(day) for day in (1, 2, 3)], "m"),
 }
-EACH_TYPE = {dtype: kind for kind, (_, dtype) in KINDS.items()}.values()
+OTHER_KINDS = {
+    "a categorical": (pd.Categorical(["a", "b", "c"]), "U"),
+    "texts of an enum": (list(Text), "U"),
+    "truth values among numbers": ([True, False, 2], "i"),
+    "small": (np.array([1, 2, 3], np.int8), "i"),
+    "numbers of 32 bits": (np.array([0.1, 2, -1e30], np.float32), "f"),
+    "times in days": (np.array(["1700-01-01", "1992-01-01", "1800-01-01"], "M8[D]"), "M"),
+    "an index of times": (pd.date_range("2020", periods=3, freq="36h"), "M"),
+    "times of Python": ([datetime.datetime(2020, 1, day, 7) for day in (1, 2, 3)], "M"),
+    "durations": (np.array([1, 2, 3], "m8[h]"), "m"),
+}
+THOROUGH = [pytest.param(*one, marks=pytest.mark.thorough, id=name) for name, one in OTHER_KINDS.items()]
+IN_EACH = [pytest.param(*one, id=name) for name, one in EACH_TYPE.items()]
 
 
-@pytest.mark.parametrize(
-    ("store", "kind"),
-    [
-        # One kind of each type in a file of the usual format, the others more thoroughly.
-        pytest.param(store, kind, marks=[pytest.mark.thorough] * (store == "zarr" or kind not in EACH_TYPE))
-        for store in ("netcdf", "zarr")
-        for kind in KINDS
-    ],
-)
+@pytest.mark.parametrize("store", ["netcdf", pytest.param("zarr", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(("labels", "dtype"), IN_EACH + THOROUGH)
 # Zarr says of some types that its third version does not specify them.
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:zarr")
-def test_a_file_gives_labels_back_and_passes_everything(kind, store, tmp_path):
-    labels, dtype = KINDS[kind]
+def test_a_file_gives_labels_back_and_passes_everything(labels, dtype, store, tmp_path):
     release = dirdp.sample(TARGET, model_of(labels), mechanism="geometric")
     if store == "netcdf":
         release.to_netcdf(tmp_path / "release.nc")
@@ -85,53 +78,46 @@ def test_a_file_gives_labels_back_and_passes_everything(kind, store, tmp_path):
     with back:
         written, read = release["posterior"]["k"].values, back["posterior"]["k"].values
         assert read.dtype.kind == written.dtype.kind == dtype
-        assert np.array_equal(read, written)
         assert all(one == other for one, other in zip(read, plain_labels(labels), strict=True))
-        assert np.array_equal(back["posterior"]["p"].values, release["posterior"]["p"].values)
         assert dirdp.verify(back)
         assert str(dirdp.report(back, full=True)) == str(dirdp.report(release, full=True))
-        here, there = (
-            dirdp.analyse(one, 20, chains=1, random_seed=1)["posterior"].to_dataset() for one in (release, back)
-        )
-        assert np.array_equal(here["p"].values, there["p"].values)
-        assert np.array_equal(here["k"].values, written)
-        assert np.array_equal(there["k"].values, written)
-        assert here["k"].dtype.kind == dtype
+        trees = [dirdp.analyse(one, 5, chains=1, random_seed=1)["posterior"] for one in (release, back)]
+        assert np.array_equal(*(tree["p"].values for tree in trees))
+        for tree in trees:
+            assert np.array_equal(tree["k"].values, written)
+            assert tree["k"].dtype.kind == dtype
 
 
-@pytest.mark.parametrize(
-    ("labels", "word"),
-    [
-        (list(pd.interval_range(0, 3)), "objects"),
-        (pd.interval_range(0, 3), "objects"),
-        (list(pd.period_range("2020", periods=3, freq="M")), "objects"),
-        (pd.period_range("2020", periods=3, freq="M"), "objects"),
-        (list(Colour), "objects"),
-        ([object(), object()], "objects"),
-        ([decimal.Decimal(1), decimal.Decimal(2)], "objects"),
-        ([datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)], "objects"),
-        ([datetime.time(1), datetime.time(2)], "objects"),
-        ([None, "a"], "objects"),
-        ([1j, 2.0], "objects"),
-        ([pd.NA, "a"], "equal to themselves"),
-        ([pd.NaT, pd.Timestamp("2020")], "equal to themselves"),
-        ([1.0, np.nan, 3.0], "equal to themselves"),
-        ([1, "a"], "several types"),
-        ([True, "a"], "several types"),
-        ([2**60 + 1, 0.5], "several types"),
-        ([b"a\0", b"b"], "several types"),
-        (pd.date_range("2020", periods=3, tz="Europe/Berlin"), "time zone"),
-        (np.array(["0001", "2020"], "M8[D]"), "1678 to 2262"),
-        (np.array(["1677", "2020"], "M8[D]"), "1678 to 2262"),
-        (np.array(["2020", "2263"], "M8[s]"), "1678 to 2262"),
-        (np.array(["1700", "1993"], "M8[D]"), "292 years apart"),
-        (np.array(["1993", "1700"], "M8[D]"), "292 years apart"),
-        ([np.longdouble(0.1), np.longdouble(2)], "objects or numbers"),
+LOST = {
+    "objects": [
+        list(pd.interval_range(0, 3)),
+        pd.interval_range(0, 3),
+        pd.period_range("2020", periods=3, freq="M"),
+        list(Colour),
+        [object(), object()],
+        [decimal.Decimal(1), decimal.Decimal(2)],
+        [datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)],
+        [datetime.time(1), datetime.time(2)],
+        [None, "a"],
+        [1j, 2.0],
     ],
-)
+    "equal to themselves": [[pd.NA, "a"], [pd.NaT, pd.Timestamp("2020")], [1.0, np.nan, 3.0]],
+    "several types": [[1, "a"], [True, "a"], [2**60 + 1, 0.5], [b"a\0", b"b"]],
+    "time zone": [pd.date_range("2020", periods=3, tz="Europe/Berlin")],
+    "1678 to 2262": [np.array(["1677", "2020"], "M8[D]"), np.array(["2020", "2263"], "M8[s]")],
+    "292 years apart": [np.array(["1700", "1993"], "M8[D]"), np.array(["1993", "1700"], "M8[D]")],
+    "objects or numbers": [[np.longdouble(0.1), np.longdouble(2)]],
+    "tuples": [[(1, 2), (3, 4), (5, 6)]],
+    "no file can hold": [[2**64, 1, 2]],
+    "two Unicode forms": [["caf\u00e9", "cafe\u0301", "c"]],
+    "control characters": [[f"a{sign}b", "b"] for sign in "\n\0\ud800\u202e\u2067\u200f\u200b\u2028"],
+}
+
+
+@pytest.mark.parametrize(("word", "labels"), [(word, labels) for word, many in LOST.items() for labels in many])
 def test_labels_that_a_file_would_change_are_refused_before_they_are_paid_for(labels, word):
     ledger = dirdp.Ledger(TARGET)
-    with pytest.raises(dirdp.errors.UnsupportedModelError, match=f"The labels of the dim 'k' of 'p' .*{word}"):
+    with pytest.raises(UnsupportedModelError, match=f"abels of the dim 'k' of 'p' .*{word}"):
         dirdp.sample(TARGET, model_of(labels), ledger=ledger)
     assert ledger.entries() == ()
 
@@ -159,59 +145,29 @@ NAMED = dirdp.RenyiDP(order=3, epsilon=0.2)
         ({"dim": "x/y"}, "x/y"),
         ({"dim": "table"}, "table"),
         ({"dim": "."}, "dim"),
-        ({"name": "."}, "cannot name a group"),
-        ({"name": ".."}, "cannot name a group"),
-        ({"dim": "a\\b"}, "control characters"),
-        ({"dim": "a\nb"}, "control characters"),
-        ({"dim": "a\ud800"}, "control characters"),
-        ({"name": "a\\b"}, "cannot name a group"),
-        ({"name": "a\nb"}, "cannot name a group"),
-        ({"name": "a\0b"}, "cannot name a group"),
-        ({"name": "a\x1b[2Jb"}, "cannot name a group"),
+        *(({"dim": f"a{sign}b"}, "control characters") for sign in "\\\n\ud800\u202e"),
+        *(({"name": name}, "cannot name a group") for name in (".", "..", "a\\b", "a\nb", "a\0b", "a\x1b[2Jb")),
+        *(({"name": name}, "Rename the variable: not chain or draw") for name in ("chain", "draw")),
         ({"seen": "a\nb"}, "control characters"),
-        ({"labels": ["a\nb", "b", "c"]}, "labels .* control characters"),
-        ({"labels": ["a\0", "b", "c"]}, "labels .* control characters"),
-        ({"labels": ["a\ud800", "b", "c"]}, "labels .* control characters"),
-        *(
-            ({"labels": [f"a{sign}b", "b", "c"]}, "labels .* control characters")
-            for sign in "\u202e\u2067\u200f\u200b\u2028"
-        ),
-        ({"labels": ["caf\u00e9", "cafe\u0301", "c"]}, "two Unicode forms"),
-        ({"dim": "a\u202eb"}, "control characters"),
-        ({"labels": [(1, 2), (3, 4), (5, 6)]}, "tuples"),
-        ({"labels": [2**64, 1, 2]}, "no file can hold"),
     ],
 )
 def test_what_no_release_can_hold_is_refused_before_it_is_paid_for(options, word):
+    """A table called as the draws are was charged for, and its draws were not in the release."""
     ledger = dirdp.Ledger(dirdp.RenyiDP(order=3, epsilon=1.0))
     with pytest.raises(UnsupportedModelError, match=word):
         dirdp.sample(NAMED, model_of(**options), ledger=ledger)
     assert ledger.entries() == ()
 
 
-def test_a_dim_may_be_called_sample():
-    release = dirdp.sample(NAMED, model_of(dim="sample"))
-    assert release["posterior"]["p"].dims == ("chain", "draw", "sample")
-
-
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["a b", "größe", "p::q", "r", "alpha", "x.y", "-", "posterior", "mechanism"])
+@pytest.mark.parametrize("name", ["größe a", "p::q", "x.y", "posterior", "mechanism"])
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
 def test_other_names_work_to_the_end(name, mechanism, tmp_path):
-    release = dirdp.sample(NAMED, model_of(name=name, dim=f"{name} dim"), mechanism=mechanism)
+    release = dirdp.sample(NAMED, model_of(name=name, dim="sample"), mechanism=mechanism)
     assert name in str(dirdp.report(release, full=True))
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     back = xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf")
     np.testing.assert_array_equal(back["posterior"][name].values, release["posterior"][name].values)
-
-
-@pytest.mark.parametrize("name", ["chain", "draw"])
-def test_a_table_is_not_called_as_the_draws_are(name):
-    """It was charged for, and the draws of the table were not in the release."""
-    with pm.Model() as model:
-        pm.Multinomial("y", n=6, p=pm.Dirichlet(name, np.ones(3)), observed=[1, 2, 3])
-    with pytest.raises(UnsupportedModelError, match="Rename the variable: not chain or draw"):
-        dirdp.plan(NAMED, model)
 
 
 def test_names_that_a_release_makes_itself_are_taken():
