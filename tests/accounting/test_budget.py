@@ -1,8 +1,6 @@
 """What releases cost against each kind of limit, by every way of adding up."""
 
 import math
-import random
-from collections import Counter
 from decimal import Decimal, Inexact
 from fractions import Fraction
 
@@ -46,11 +44,12 @@ def spent(limit, *releases, adaptive=True):
     return dict(folded(limit, costs, adaptive=adaptive)._iterate_amounts())
 
 
-def test_decimal_numbers_add_up_as_they_are_written():
+def test_decimal_numbers_add_up_as_they_are_written_or_are_an_error():
     assert sum([as_decimal(0.1)] * 10) == 1
     assert as_decimal(0.1) + as_decimal(0.2) == as_decimal(0.3)
-    assert 0.1 + 0.2 > 0.3
     assert as_decimal(1e-7) * 10 == as_decimal(1e-6)
+    with pytest.raises(Inexact):
+        EXACT.add(Decimal("1e900"), Decimal("1e-900"))
 
 
 @pytest.mark.parametrize(
@@ -128,35 +127,6 @@ def test_fixed_releases_are_added_up_by_the_tightest_way():
     assert optimal.share > best.share
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-8), (0.5, 0.0), (2.0, 1e-3)])
-def test_the_worst_mechanism_of_a_guarantee(epsilon, delta):
-    """Oracle: the four-point distributions of Kairouz, Oh and Viswanath, by their definition."""
-    e = math.exp(epsilon)
-    first = [delta, (1 - delta) * e / (1 + e), (1 - delta) / (1 + e), 0.0]
-    second = first[::-1]
-    worst = Bounded(epsilon, delta)
-    for at in (0.0, 0.3 * epsilon, epsilon, 2 * epsilon):
-        by_hand = sum(max(0.0, p - math.exp(at) * q) for p, q in zip(first, second, strict=True))
-        assert worst.delta(at) == pytest.approx(by_hand, rel=1e-12, abs=1e-15)
-
-
-def test_a_leak_makes_every_divergence_infinite():
-    """The leak is told from everything else with certainty; the width of a grid does not depend on it."""
-    leaking, pure = Bounded(1.0, 1e-3), Bounded(1.0, 0.0)
-    assert [leaking.renyi(order) for order in (1.0, 2.0, 1e3)] == [math.inf] * 3
-    assert Composition(((leaking, 2), (pure, 1))).renyi(1.0) == math.inf
-    assert leaking._loss_spread == pure._loss_spread == pytest.approx(math.sqrt(2 * pure.renyi(1.0)), rel=1e-15)
-
-
-def test_optimal_composition_of_pure_guarantees_by_binomial_sums():
-    """Oracle: Kairouz, Oh and Viswanath, Theorem 3.3, for ten times pure 0.1, at epsilon = 0.6."""
-    k, eps, at = 10, 0.1, 0.6
-    e = math.exp(eps)
-    by_hand = sum(math.comb(k, i) * max(0.0, e ** (k - i) - math.exp(at) * e**i) for i in range(k + 1)) / (1 + e) ** k
-    composed = Composition(((Bounded(eps, 0.0), k),)).delta(at)
-    assert by_hand <= composed <= 1.02 * by_hand
-
-
 ENDS = [0.0, 5e-324, 1e-300, 1e-160, 1e-9, 1.0, 800.0, 1e6, 1e160, 1e300, 1.7e308]
 GUARANTEES = [
     *[ApproxDP(epsilon=e, delta=d) for e in ENDS for d in (5e-324, 1e-9, 0.5)],
@@ -179,9 +149,9 @@ LIMITS = [
 @pytest.mark.thorough
 def test_guarantees_of_every_size_are_admitted_or_refused(adaptive):
     """Found by review: an epsilon of 0 did not end, (1000, 0.5) was no double. Each pair of a limit and a guarantee."""
-    admitted = 0
-    for limit in LIMITS:
-        for guarantee in GUARANTEES[:: 3 if adaptive else 10]:
+    admitted, step = 0, 31 if adaptive else 93
+    for i, limit in enumerate(LIMITS):
+        for guarantee in [*GUARANTEES[i % step :: step], *([limit] if adaptive else [])]:
             ledger = Ledger(limit, adaptive=adaptive)
             try:
                 ledger.spend(guarantee, what="hair")
@@ -193,7 +163,7 @@ def test_guarantees_of_every_size_are_admitted_or_refused(adaptive):
                 assert all(left >= 0 for left in ledger.left.values())
             if guarantee == limit and isinstance(guarantee, ApproxDP):
                 assert len(ledger.entries()) == 1
-    assert admitted > 100
+    assert admitted > (30 if adaptive else 5)
 
 
 def test_a_guarantee_of_epsilon_zero_costs_its_delta_alone():
@@ -238,7 +208,9 @@ def test_sums_are_exact_from_the_smallest_to_the_largest_double():
     costs = [{"epsilon": value} for value in (1.7e308, 5e-324, 0.1, 1.7e308, 2.0**-1074)]
     total = folded(LIMIT, costs)
     assert Fraction(total.sum("epsilon")) == 2 * Fraction("1.7e308") + 2 * Fraction("5e-324") + Fraction("0.1")
+    # A number that one release lacks has no sum.
     assert folded(LIMIT, [*costs, {"delta": 0.1}]).sum("epsilon") is None
+    assert folded(LIMIT, []).sum("delta") == 0
     amount = Amount("epsilon", total.sum("epsilon"), as_decimal(1e308))
     assert not amount.within
     assert float(amount.spent) == math.inf
@@ -259,14 +231,6 @@ def test_a_pure_mechanism_costs_no_delta():
     assert guarantee.epsilon < loose.pure_epsilon
     cost = cost_of(LIMIT, guarantee, loose, adaptive=True)
     assert (cost["epsilon"], cost["delta"]) == (guarantee.epsilon, guarantee.delta)
-
-
-def test_equal_guarantees_are_counted_and_not_listed():
-    costs = [{"epsilon": 0.1, "delta": 0.0}, {"epsilon": 0.2, "delta": 0.0}] * 100
-    balance = folded(LIMIT, costs, adaptive=False)
-    assert balance.guarantees == {(0.1, 0.0): 100, (0.2, 0.0): 100}
-    assert balance.n_entries == 200
-    assert folded(LIMIT, costs).guarantees == {}
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-6), (1.0, 5e-324)])
@@ -311,12 +275,9 @@ def test_many_different_epsilons_are_rounded_up(monkeypatch):
     assert exact < rounded < 1.02 * exact
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 5e-324, 1e-300, 3e-7, 0.1, 1.0, 1.001, 7.3, 1e10, 1e300, 1.7e308])
-def test_rounding_never_lowers_an_epsilon(epsilon):
-    assert epsilon <= _round_up(epsilon) <= max(1.001 * epsilon * (1 + 1e-12), epsilon)
-
-
-def test_a_thousand_near_epsilons_become_few():
+def test_rounding_never_lowers_an_epsilon_and_makes_few_of_many():
+    for epsilon in (0.0, 5e-324, 1e-300, 3e-7, 0.1, 1.0, 1.001, 7.3, 1e10, 1e300, 1.7e308):
+        assert epsilon <= _round_up(epsilon) <= max(1.001 * epsilon * (1 + 1e-12), epsilon)
     assert len({_round_up(1 + i / 10**5) for i in range(1000)}) < 15
 
 
@@ -327,24 +288,6 @@ def test_a_rule_by_which_a_limit_of_0_is_exceeded_is_not_the_tightest():
     by_rule = {"exceeded": amounts(("0.5", "1"), ("1e-9", "0")), "full": amounts(("1", "1"), ("0", "0"))}
     assert _tightest(by_rule) == "full"
     assert _tightest(dict(reversed(by_rule.items()))) == "full"
-
-
-# Sums of decimal numbers: exact, or an error.
-
-
-def test_a_sum_of_doubles_of_every_size_is_exact():
-    numbers = [1.7e308, 5e-324, 0.1, 2.5]
-    total = Decimal(0)
-    for number in numbers:
-        total = EXACT.add(total, as_decimal(number))
-    for number in numbers:
-        total = EXACT.subtract(total, as_decimal(number))
-    assert total == 0
-
-
-def test_what_cannot_be_exact_is_an_error_and_not_rounded():
-    with pytest.raises(Inexact):
-        EXACT.add(Decimal("1e900"), Decimal("1e-900"))
 
 
 @pytest.mark.parametrize(
@@ -358,13 +301,6 @@ def test_shares_of_a_limit_and_what_is_left(spent, limit, share, within):
     assert amount.left == as_decimal(limit) - as_decimal(spent)
 
 
-def test_a_number_that_one_release_lacks_has_no_sum():
-    balance = folded(LIMIT, [{"epsilon": 0.1, "delta": 0.0}, {"epsilon": 0.2}])
-    assert balance.sum("epsilon") == as_decimal(0.3)
-    assert balance.sum("delta") is None
-    assert folded(LIMIT, []).sum("delta") == 0
-
-
 def test_what_a_reservation_lacks_is_added_up_again_once_it_was_used():
     """It was lost for good: a reservation without a divergence, and no release has one less than the ledger needs."""
     costs = [{"epsilon": 0.1, "delta": 0.0}, {"epsilon": 0.2, "delta": 0.0}]
@@ -375,30 +311,3 @@ def test_what_a_reservation_lacks_is_added_up_again_once_it_was_used():
     used = reserved.after([release])
     assert (used.sum("epsilon"), used.sum("delta"), used.n_entries) == (as_decimal(0.1), 0, 1)
     assert used.reservations == {}
-
-
-def test_a_fold_in_parts_is_the_fold_of_the_whole():
-    """Oracle: the sums of the entries that count, by themselves; whatever is reserved, and used in which order."""
-    draw = random.Random(11)
-    for adaptive in (True, False):
-        start = Balance(Header(LIMIT, adaptive, "replace-one"), "The ledger", (0, "", ""))
-        entries, counting, still = [], {}, []
-        for number in range(1, 200):
-            cost = {"epsilon": draw.choice([0.1, 1e-300, 3e7]), "delta": draw.choice([0.0, 1e-9])}
-            reserved, uses = draw.random() < 0.5, None
-            if still and not reserved and draw.random() < 0.7:
-                uses = still.pop(draw.randrange(len(still)))
-                del counting[uses]
-            counting[number] = cost
-            still += [number] * reserved
-            entries.append(Entry(number, "now", "hair", PureDP(epsilon=1), cost, reserved=reserved, uses=uses))
-        balance, done = start, 0
-        while done < len(entries):
-            some = entries[done : done + draw.randint(1, 9)]
-            balance, done = balance.after(some), done + len(some)
-        assert balance == start.after(entries)
-        assert sorted(balance.reservations) == sorted(still)
-        for name in ("epsilon", "delta"):
-            assert Fraction(balance.sum(name)) == sum(Fraction(repr(cost[name])) for cost in counting.values())
-        pairs = Counter((cost["epsilon"], cost["delta"]) for cost in counting.values())
-        assert balance.guarantees == ({} if adaptive else pairs)

@@ -7,21 +7,15 @@ import pytest
 
 from pymc_dirdp.accounting.entries import PARSE_ERRORS, Entry, Header, Receipt
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import ApproxDP, TruncatedCDP
 from pymc_dirdp.texts.codec import value_of
 
-GUARANTEES = [
-    ApproxDP(epsilon=0.1, delta=1e-7),
-    PureDP(epsilon=0.1),
-    RenyiDP(order=3, epsilon=0.1),
-    TruncatedCDP(rho=0.1, omega=float("inf")),
-    ZeroCDP(rho=0.1),
-]
+GUARANTEE, ENDLESS = ApproxDP(epsilon=0.1, delta=1e-7), TruncatedCDP(rho=0.1, omega=float("inf"))
 FULL = Entry(
     2,
     "2026-01-01T00:00:00+00:00",
     "größe, 日本語",
-    GUARANTEES[0],
+    GUARANTEE,
     {"epsilon": 0.1, "delta": 1e-7},
     "basic",
     unit="person",
@@ -33,35 +27,29 @@ FULL = Entry(
 )
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES, ids=lambda guarantee: type(guarantee).__name__)
-def test_what_is_written_is_read(guarantee):
-    lines = (
-        Entry(1, "now", "hair", guarantee, {"epsilon": 5e-324, "delta": 1.7e308}, reserved=True),
-        Entry(1, "now", "hair", guarantee, {"epsilon": 0.1}, contribution='two of "p"'),
-        Header(guarantee, False, "add-remove", "person", "0" * 32),
-    )
-    for line in (*lines, FULL):
-        again = type(line).from_text(line.text)
-        assert again == line
-        assert again.text == line.text
-        assert "\n" not in line.text
-
-
 def test_the_text_of_an_entry():
-    """By hand: the fields in their order, as JSON."""
+    """By hand: the fields in their order, as JSON; `test_contract.py` has what ledgers write."""
     assert FULL.text == (
         '{"number": 2, "recorded": "2026-01-01T00:00:00+00:00", "what": "größe, 日本語", "guarantee": {"kind": '
         '"ApproxDP", "epsilon": 0.1, "delta": 1e-07}, "cost": {"epsilon": 0.1, "delta": 1e-07}, "composition_rule": '
         '"basic", "unit": "person", "contribution": 3, "min_count": 5.0, "groups": [["p", "q"], ["rate"]], "digest": '
         '"sha256:6f1e", "reserved": false, "uses": 1}'
     )
+    for line in (
+        FULL,
+        Entry(1, "now", "hair", GUARANTEE, {"epsilon": 5e-324, "delta": 1.7e308}, reserved=True),
+        Entry(1, "now", "hair", ENDLESS, {"epsilon": 0.1}, contribution='two of "p"'),
+        Header(GUARANTEE, False, "add-remove", "person", "0" * 32),
+    ):
+        again = type(line).from_text(line.text)
+        assert (again, again.text) == (line, line.text)
 
 
 def test_no_edit_of_a_text_is_read_as_what_it_was():
-    """10,000 edits of one to three characters: an error of the known kinds, or what the text says now."""
+    """4,000 edits of one to three characters: an error of the known kinds, or what the text says now."""
     draw, different = random.Random(5), 0
-    for line in (FULL, Header(GUARANTEES[3], True, "replace-one", "person", "0" * 32)):
-        for _ in range(5000):
+    for line in (FULL, Header(ENDLESS, True, "replace-one", "person", "0" * 32)):
+        for _ in range(2000):
             text = list(line.text)
             for _ in range(draw.randint(1, 3)):
                 at = draw.randrange(len(text))
@@ -80,18 +68,15 @@ def test_no_edit_of_a_text_is_read_as_what_it_was():
             assert read.text == edited
             assert read != line or edited == line.text
             different += 1
-    assert different > 100
+    assert different > 40
 
 
-@pytest.mark.parametrize("cost", [{}, {"epsilon": -1e-9}, {"epsilon": float("nan")}, {"epsilon": float("inf")}])
-def test_a_cost_that_is_no_cost_is_refused(cost):
-    with pytest.raises(ArgumentError, match="cannot be recorded"):
-        Entry(1, "now", "hair", GUARANTEES[0], cost)
-
-
-def test_a_reservation_uses_no_other():
+def test_a_cost_that_is_no_cost_is_refused_and_a_reservation_uses_no_other():
+    for cost in ({}, {"epsilon": -1e-9}, {"epsilon": float("nan")}, {"epsilon": float("inf")}):
+        with pytest.raises(ArgumentError, match="cannot be recorded"):
+            Entry(1, "now", "hair", GUARANTEE, cost)
     with pytest.raises(ArgumentError, match=r"leave using\(\) out"):
-        Entry(1, "now", "hair", GUARANTEES[0], {"epsilon": 0.1}, reserved=True, uses=1)
+        Entry(1, "now", "hair", GUARANTEE, {"epsilon": 0.1}, reserved=True, uses=1)
 
 
 @pytest.mark.parametrize("text", ["", "[", "null", "3", "[]", "{}", '{"number": 1}', b"{}", None, 5, "[" * 5000])
@@ -102,7 +87,7 @@ def test_what_is_no_entry_is_none(text):
 
 
 def test_a_header_with_another_identity_than_a_ledger_has_is_refused():
-    text = Header(GUARANTEES[0], True, "replace-one", None, "0" * 32).text
+    text = Header(GUARANTEE, True, "replace-one", None, "0" * 32).text
     assert Header.from_text(text).identity == "0" * 32
     for wrong in ("0" * 31, "G" * 32, ""):
         with pytest.raises(PARSE_ERRORS):

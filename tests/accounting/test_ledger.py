@@ -44,31 +44,26 @@ def test_spends_up_to_the_limit_and_no_further(ledger):
         dirdp.errors.BudgetError, match=r"Nothing is left.*epsilon: 1 of 1 spent, 0 left.*With it epsilon: 1\.1"
     ):
         ledger.spend(TENTH, what="hair")
+    with pytest.raises(dirdp.errors.BudgetError):
+        ledger.spend(dirdp.PureDP(epsilon=1e-9), what="eyes")
     assert len(ledger.entries()) == 10
     assert ledger.spent == {"epsilon": 1.0, "delta": 1e-6}
-
-
-def test_half_and_half_is_the_whole(ledger):
-    half = dirdp.ApproxDP(epsilon=0.5, delta=5e-7)
-    ledger.spend(half, what="first")
-    ledger.spend(half, what="second")
-    with pytest.raises(dirdp.errors.BudgetError):
-        ledger.spend(dirdp.PureDP(epsilon=1e-9), what="third")
 
 
 def test_rows_say_what_when_and_which_guarantee(ledger):
     assert str(ledger).startswith("Ledger of (1, 1e-06)-differential privacy, replace-one")
     assert "together" not in str(ledger)
-    ledger.spend(TENTH, what="hair <b>")
+    ledger.spend(TENTH, what="Haarfarbe größer 日本語 <b>", unit="Haushalt")
     together = "guarantee: (1, 1e-06)-differential privacy, of all of this together: epsilons and deltas are added"
     assert together in str(ledger).splitlines()
     (entry,) = ledger.entries()
     assert entry.guarantee == TENTH
     assert entry.recorded.endswith("+00:00")
-    assert "hair <b>" in str(ledger)
-    assert "hair &lt;b&gt;" in ledger._repr_html_()
-    assert "0.1 of 1 spent, 0.9 left" in str(ledger)
-    assert "0.1 of 1 spent, 0.9 left" in ledger._repr_html_()
+    assert "Haarfarbe größer 日本語 <b>" in str(ledger)
+    assert "日本語 &lt;b&gt;" in ledger._repr_html_()
+    assert "unit Haushalt" in str(ledger)
+    for text in (str(ledger), ledger._repr_html_()):
+        assert "0.1 of 1 spent, 0.9 left" in text
 
 
 def test_the_way_is_fixed_by_the_first_release(tmp_path):
@@ -89,15 +84,17 @@ def test_the_way_is_fixed_by_the_first_release(tmp_path):
     assert basic.spent["epsilon"] == pytest.approx(0.1 + guarantee.epsilon)
 
 
-def test_a_mechanism_has_to_keep_its_guarantee(ledger):
-    with pytest.raises(dirdp.errors.ArgumentError, match="does not satisfy"):
-        ledger.spend(TENTH, what="p", mechanism=dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 1.0))
+def test_what_is_no_such_release_is_refused(ledger):
+    """A mechanism that does not keep its guarantee, no guarantee, and another relation of neighbours."""
+    loose = dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 1.0)
+    for guarantee, options, words in (
+        (TENTH, {"mechanism": loose}, "does not satisfy"),
+        (0.5, {}, "Expected a guarantee such as"),
+        (TENTH, {"adjacency": "add-remove"}, "do not compose"),
+    ):
+        with pytest.raises(dirdp.errors.ArgumentError, match=words):
+            ledger.spend(guarantee, what="p", **options)
     assert ledger.entries() == ()
-
-
-def test_what_is_no_guarantee_is_refused(ledger):
-    with pytest.raises(dirdp.errors.ArgumentError, match="Expected a guarantee such as"):
-        ledger.spend(0.5, what="p")
     with pytest.raises(dirdp.errors.ArgumentError, match="Expected limit to be a guarantee"):
         Ledger(1.0)
 
@@ -115,11 +112,6 @@ def test_what_is_no_ledger_is_refused(other):
             use()
 
 
-def test_other_neighbours_do_not_add_up(ledger):
-    with pytest.raises(dirdp.errors.ArgumentError, match="do not compose"):
-        ledger.spend(TENTH, what="p", adjacency="add-remove")
-
-
 def test_releases_are_recorded_before_they_are_drawn(ledger):
     release = dirdp.sample(dirdp.ApproxDP(epsilon=0.6, delta=1e-7), model(), ledger=ledger)
     assert release["posterior"]["p"].shape == (1, 1, 4)
@@ -134,15 +126,12 @@ def test_releases_are_recorded_before_they_are_drawn(ledger):
     assert len(ledger.entries()) == 1
 
 
-def test_what_does_not_depend_on_data_is_refused_before_anything_is_spent(ledger):
+@pytest.mark.thorough
+def test_what_depends_on_data_is_refused_after_the_charge_and_what_does_not_before(ledger):
+    """Otherwise the error is an answer about the data that nobody paid for."""
     with pytest.raises(dirdp.errors.ArgumentError):
         planned_sample(TENTH, model(), sampler="slow", ledger=ledger)
     assert ledger.entries() == ()
-
-
-@pytest.mark.thorough
-def test_what_depends_on_data_is_refused_after_the_charge(ledger):
-    """Otherwise the error is an answer about the data that nobody paid for."""
     with model() as broken:
         pm.Multinomial("wrong", n=592, p=pm.Dirichlet("q", np.ones(2)), observed=[2, 2])
     with pytest.raises(dirdp.errors.DataError, match="The ledger has been charged"):
@@ -173,36 +162,17 @@ def test_no_count_is_in_the_file(tmp_path):
         assert str(secret).encode() not in saved
 
 
-@pytest.mark.parametrize("damage", ["truncated", "empty", "noise", "text", "the last row is missing", "no number"])
+@pytest.mark.parametrize("damage", ["truncated", "empty", "noise", "text"])
 def test_a_damaged_file_is_refused(tmp_path, damage):
+    """`test_chain.py` has files whose rows were changed."""
     path = tmp_path / "budget.db"
     ledger = Ledger(LIMIT, path)
-    for _ in range(3):
-        ledger.spend(TENTH, what="hair")
+    ledger.spend(TENTH, what="hair")
     whole = path.read_bytes()
-    match damage:
-        case "truncated":
-            path.write_bytes(whole[: len(whole) // 2])
-        case "empty":
-            path.write_bytes(b"")
-        case "noise":
-            path.write_bytes(random.Random(1).randbytes(len(whole)))
-        case "text":
-            path.write_text("budget")
-        case "the last row is missing":
-            with sqlite3.connect(path) as connection:
-                connection.execute("DELETE FROM entries WHERE number = 3")
-            connection.close()
-        case "no number":
-            with sqlite3.connect(path) as connection:
-                connection.execute("UPDATE entries SET text = replace(text, '0.1', '-0.1') WHERE number = 3")
-            connection.close()
-    for use in (
-        lambda: Ledger(LIMIT, path),
-        lambda: ledger.spend(TENTH, what="hair"),
-        ledger.entries,
-        ledger._verified,
-    ):
+    noise = random.Random(1).randbytes(len(whole))
+    path.write_bytes({"truncated": whole[: len(whole) // 2], "empty": b"", "noise": noise, "text": b"budget"}[damage])
+    uses = (lambda: Ledger(LIMIT, path), lambda: ledger.spend(TENTH, what="hair"), ledger.entries, ledger._verified)
+    for use in uses:
         with pytest.raises(dirdp.errors.LedgerError, match=r"budget\.db"):
             use()
 
@@ -253,11 +223,6 @@ def test_a_file_that_cannot_be_written_can_still_be_read(tmp_path, monkeypatch):
     assert len(ledger.entries()) == 1
     with pytest.raises(dirdp.errors.LedgerError, match="readonly"):
         ledger.spend(TENTH, what="hair")
-
-
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(dirdp.errors.LedgerError, match="cannot be created"):
-        Ledger(LIMIT, tmp_path / "nowhere" / "budget.db")
 
 
 def test_a_ledger_in_memory_is_not_copied(tmp_path):
@@ -312,12 +277,12 @@ def start(path, out, limit, program=SPENDER, **options):
 
 
 @pytest.mark.thorough
-def test_eight_processes_never_pass_the_limit(tmp_path):
+def test_processes_never_pass_the_limit(tmp_path):
     path = tmp_path / "budget.db"
     # None exists at first: they race to make the file, too.
-    processes = [start(path, tmp_path / f"out{i}", LIMIT) for i in range(8)]
-    assert [process.wait(timeout=120) for process in processes] == [0] * 8
-    released = sorted(int(line) for i in range(8) for line in (tmp_path / f"out{i}").read_text().split())
+    processes = [start(path, tmp_path / f"out{i}", LIMIT) for i in range(4)]
+    assert [process.wait(timeout=120) for process in processes] == [0] * 4
+    released = sorted(int(line) for i in range(4) for line in (tmp_path / f"out{i}").read_text().split())
     alone = Ledger(LIMIT)
     with pytest.raises(dirdp.errors.BudgetError):  # noqa: PT012 - one process, until it is refused
         while True:
@@ -448,26 +413,6 @@ def test_reservations_fit_together_or_there_is_none(ledger):
         ledger.using(9).spend(dirdp.ApproxDP(epsilon=0.21, delta=1e-7), what="hair")
     ledger.using(9).spend(dirdp.ApproxDP(epsilon=0.2, delta=1e-7), what="hair")
     assert ledger.left["epsilon"] == 0
-
-
-@pytest.mark.parametrize("adaptive", [True, False])
-@pytest.mark.parametrize("limit", [LIMIT, dirdp.ZeroCDP(rho=0.5), dirdp.RenyiDP(order=8, epsilon=2.0)])
-def test_used_reservations_leave_what_the_releases_alone_cost(tmp_path, limit, adaptive):
-    """In any order, and whatever is reserved, the balance is that of a ledger without reservations."""
-    draw = random.Random(7)
-    ledger, plain = (Ledger(limit, tmp_path / name, adaptive=adaptive) for name in ("kept.db", "plain.db"))
-    sizes = [draw.choice([0.001, 0.002, 0.003]) for _ in range(12)]
-    still = [
-        entry.number for entry in ledger.reserve(dirdp.PureDP(epsilon=0.002), what="kept", times=12, unit="record")
-    ]
-    for size in sizes:
-        number = still.pop(draw.randrange(len(still)))
-        ledger.using(number).spend(dirdp.PureDP(epsilon=size), what="hair")
-        plain.spend(dirdp.PureDP(epsilon=size), what="hair")
-    if adaptive or limit.adds_up:
-        assert ledger.composition_rule == plain.composition_rule
-    assert ledger.spent == plain.spent
-    assert Ledger(limit, tmp_path / "kept.db", adaptive=adaptive).spent == plain.spent
 
 
 def test_a_sample_uses_a_reservation(ledger):

@@ -13,7 +13,7 @@ from pymc_dirdp.accounting import store
 from pymc_dirdp.accounting.entries import next_row
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.errors import ArgumentError, LedgerError
-from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
+from pymc_dirdp.privacy.guarantees import ApproxDP
 
 FULL = 2
 LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
@@ -95,41 +95,27 @@ def path(request, tmp_path):
 def test_an_entry_holds_what_its_guarantee_is_about(path):
     ledger = Ledger(LIMIT, path)
     entry = ledger.spend(TENTH, what="hair", **TERMS)
-    assert ledger.entries() == (entry,)
     assert (entry.unit, entry.contribution, entry.min_count) == ("person", 3, 5.0)
     assert (entry.groups, entry.digest) == ((("p", "q"), ("rate",)), "sha256:6f1e")
     bare = ledger.spend(TENTH, what="eyes")
     assert (bare.unit, bare.contribution, bare.min_count, bare.groups, bare.digest) == ("person", None, None, (), None)
-    if path is not None:
-        assert Ledger(LIMIT, path).entries() == (entry, bare)
+    assert (ledger if path is None else Ledger(LIMIT, path)).entries() == (entry, bare)
 
 
-def test_guarantees_about_different_units_do_not_add_up(path):
-    ledger = Ledger(LIMIT, path)
-    assert ledger.unit is None
+@pytest.mark.parametrize("given", ["by the ledger", "by the first release"])
+def test_guarantees_about_different_units_do_not_add_up(path, given):
+    ledger = Ledger(LIMIT, path, unit="household" if given == "by the ledger" else None)
     ledger.spend(TENTH, what="hair", unit="household")
     assert ledger.unit == "household"
     with pytest.raises(ArgumentError, match=r"are about unit='household'.*Keep a ledger for each unit"):
         ledger.spend(TENTH, what="hair", unit="person")
-    assert len(ledger.entries()) == 1
+    assert ledger.spend(TENTH, what="hair").unit == "household"
+    assert len(ledger.entries()) == 2
     if path is not None:
-        assert Ledger(LIMIT, path).unit == "household"
-        assert Ledger(LIMIT, path, unit="household").unit == "household"
-        with pytest.raises(LedgerError, match=r"are about unit='household', so one about unit='person'"):
+        assert Ledger(LIMIT, path).unit == pickle.loads(pickle.dumps(ledger)).unit == "household"
+        wrong = "replace-one; unit household" if given == "by the ledger" else "so one about unit='person'"
+        with pytest.raises(LedgerError, match=wrong):
             Ledger(LIMIT, path, unit="person")
-
-
-def test_the_unit_may_be_fixed_before_the_first_release(path):
-    ledger = Ledger(LIMIT, path, unit="person")
-    assert ledger.unit == "person"
-    with pytest.raises(ArgumentError, match="are about unit='person'"):
-        ledger.spend(TENTH, what="hair", unit="record")
-    assert ledger.spend(TENTH, what="hair").unit == "person"
-    if path is not None:
-        assert Ledger(LIMIT, path).unit == "person"
-        assert pickle.loads(pickle.dumps(ledger)).unit == "person"
-        with pytest.raises(LedgerError, match="replace-one; unit person"):
-            Ledger(LIMIT, path, unit="household")
 
 
 def test_what_does_not_say_its_unit_is_not_added_to_what_does(path):
@@ -139,8 +125,6 @@ def test_what_does_not_say_its_unit_is_not_added_to_what_does(path):
         ledger.spend(TENTH, what="eyes", unit="person")
     ledger.spend(TENTH, what="eyes")
     assert len(ledger.entries()) == 2
-    # The way out that the error names.
-    assert Ledger(LIMIT, unit="person").spend(TENTH, what="eyes", unit="person").number == 1
     if path is not None:
         with pytest.raises(LedgerError, match="so one about unit='person' does not compose"):
             Ledger(LIMIT, path, unit="person")
@@ -156,8 +140,8 @@ def test_two_that_opened_an_empty_file_for_different_units(tmp_path):
     assert [entry.unit for entry in people.entries()] == ["person"]
 
 
-def test_the_sum_assumes_what_each_of_its_guarantees_assumes(path):
-    ledger = Ledger(LIMIT, path)
+def test_the_sum_assumes_what_each_of_its_guarantees_assumes():
+    ledger = Ledger(LIMIT)
     ledger.spend(TENTH, what="hair", unit="person", min_count=5)
     ledger.spend(TENTH, what="eyes", unit="person", contribution=1)
     for _ in range(3):
@@ -179,16 +163,13 @@ def test_the_sum_assumes_what_each_of_its_guarantees_assumes(path):
     assert "unit person" in page
 
 
-def test_one_record_of_a_record_is_no_assumption():
+def test_one_record_of_a_record_is_no_assumption_and_a_person_may_have_several():
     ledger = Ledger(LIMIT)
     ledger.spend(TENTH, what="hair", unit="record", contribution=1, min_count=0.0, groups=[["p", "q"]])
     assert str(ledger).splitlines()[-1] == "assumed: each release was drawn as it says, once"
     ledger.spend(TENTH, what="hair", contribution=2)
     assert "one person holds at most 2 records" in str(ledger)
-
-
-def test_a_person_with_several_records_is_called_so():
-    """It was "one at most 3 records holds at most 3 records of a table"."""
+    # It was "one at most 3 records holds at most 3 records of a table".
     ledger = Ledger(LIMIT)
     ledger.spend(TENTH, what="hair", unit="at most 3 records", contribution=3, groups=[["p"], ["q"]])
     assert "one person holds at most 3 records of a table" in str(ledger)
@@ -198,19 +179,17 @@ def test_a_person_with_several_records_is_called_so():
 FORGED = "hair\n2       2030-01-01T00:00:00+00:00  eyes  0-differential privacy"
 
 
-@pytest.mark.parametrize(
-    "text", [FORGED, "\x1b[2J\x1b[1;1H", "a\rb", "a\x00b", "a\u2028b", "a\u202eb", "\ud800", "\x9b31m"]
-)
 @pytest.mark.parametrize("name", ["what", "unit", "digest", "contribution", "groups"])
-def test_characters_that_a_terminal_obeys_are_refused(name, text, path):
-    ledger = Ledger(LIMIT, path)
-    terms = {"what": "hair", name: [[text], ["q"]] if name == "groups" else text}
-    with pytest.raises(ArgumentError, match=f"Expected {name} to be a line of printable text") as error:
-        ledger.spend(TENTH, **terms)
-    assert str(error.value).isprintable()
+def test_characters_that_a_terminal_obeys_are_refused(name):
+    ledger = Ledger(LIMIT)
+    for text in (FORGED, "\x1b[2J\x1b[1;1H", "a\rb", "a\x00b", "a\u2028b", "a\u202eb", "\ud800", "\x9b31m"):
+        terms = {"what": "hair", name: [[text], ["q"]] if name == "groups" else text}
+        with pytest.raises(ArgumentError, match=f"Expected {name} to be a line of printable text") as error:
+            ledger.spend(TENTH, **terms)
+        assert str(error.value).isprintable()
+        with pytest.raises(ArgumentError, match="Expected unit"):
+            Ledger(LIMIT, unit=text)
     assert ledger.entries() == ()
-    with pytest.raises(ArgumentError, match="Expected unit"):
-        Ledger(LIMIT, unit=text)
 
 
 @pytest.mark.parametrize("name", ["what", "recorded", "unit", "contribution", "digest"])
@@ -255,27 +234,3 @@ def test_terms_of_the_wrong_kind_are_refused(terms):
     with pytest.raises(ArgumentError, match=f"Expected {name}"):
         ledger.spend(TENTH, **({"what": "hair"} | terms))
     assert ledger.entries() == ()
-
-
-def test_a_line_of_any_language_is_shown_as_it_is():
-    ledger = Ledger(LIMIT)
-    ledger.spend(PureDP(epsilon=0.1), what="Haarfarbe größer 日本語 <b>", unit="Haushalt")
-    assert "Haarfarbe größer 日本語 <b>" in str(ledger)
-    assert "unit Haushalt" in str(ledger)
-    assert "日本語 &lt;b&gt;" in ledger._repr_html_()
-
-
-def test_a_copy_that_is_put_back_is_found_by_a_head_that_was_noted(tmp_path):
-    """The file itself looks right: a copy of .4 that is put back after 1 was spent admits .6 again."""
-    limit, path = PureDP(epsilon=1.0), tmp_path / "budget.db"
-    ledger = Ledger(limit, path)
-    ledger.spend(PureDP(epsilon=0.4), what="hair", unit="record")
-    copy = path.read_bytes()
-    ledger.spend(PureDP(epsilon=0.6), what="eyes")
-    noted = ledger.head
-    del ledger
-    path.write_bytes(copy)
-    restored = Ledger(limit, path)
-    restored._verified()
-    with pytest.raises(LedgerError, match="older copy would give back what was spent since"):
-        restored._verified(noted)
