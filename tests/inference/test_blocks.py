@@ -177,15 +177,6 @@ def test_every_reading_of_a_complete_survey_has_its_public_totals(mechanism, tmp
             dirdp.verify(edited(release, (("plan", "tables", 0, "totals"), totals)))
 
 
-def test_the_draws_of_a_release_are_conditional_on_its_public_totals():
-    """Gaussian noise so wide that it says nothing: the shares of each row are averaged over five records of its own."""
-    wide = dirdp.ApproxDP(epsilon=1e-3, delta=1e-9)
-    drawn = survey(unit="person", mechanism="gaussian", guarantee=wide, released_draws=4000)["posterior"]["p"].values[0]
-    # Prior counts of 1.5 and 3, and five records by the prior: the variance of a share of a Beta is that of the prior.
-    spread = PRIOR.prod(axis=1) / PRIOR.sum(axis=1) ** 2 / (PRIOR.sum(axis=1) + 1)
-    np.testing.assert_allclose(drawn[..., 0].var(axis=0), spread, rtol=0.15)
-
-
 def test_shares_are_asked_for_after_everything_else():
     """Found by comparison: the evidence of no shares was kept, and called that of these."""
     prior, noisy = np.ones((2, 3)), np.array([[30.0, 11, 9], [4, 21, 25]])

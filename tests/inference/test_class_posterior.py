@@ -14,8 +14,6 @@ from pymc_dirdp.inference.tables import Posteriors, class_table
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 
-from .test_calibration import p_value, rank
-
 PRIORS = {"y": np.array([1.0, 2.0]), "f": np.array([[1.0, 0.5], [2.0, 1.0]]), "g": np.array([[0.7, 1.0], [1.0, 3.0]])}
 COUNTS = {"y": np.array([4, 2]), "f": np.array([[3, 1], [0, 2]]), "g": np.array([[2, 2], [1, 1]])}
 
@@ -142,87 +140,6 @@ def test_a_guaranteed_least_count_of_a_feature_holds_for_the_classes():
     assert min(drawn[name].counts.min() for name in outputs) == 1
     mean, sd = probabilities @ x[:, 0], np.sqrt(probabilities @ x[:, 0] ** 2 - (probabilities @ x[:, 0]) ** 2)
     assert drawn["y"].counts[:, 0].mean() == pytest.approx(mean, abs=5 * sd / np.sqrt(2000))
-
-
-def test_many_records_are_as_certain_as_fewer():
-    """The answer for more records goes on from below."""
-
-    def relative(total):
-        counts = {"y": np.array([total // 2, total - total // 2])}
-        for name in ("f", "g"):
-            counts[name] = np.array([[n // 4, n - n // 4] for n in counts["y"]])
-        outputs = {}
-        for name, prior in PRIORS.items():
-            mechanism = GeometricMechanism(prior, 8.0)
-            noisy = counts[name] + np.resize([3, -5, 8, 2], prior.shape)
-            outputs[name] = MechanismOutput(mechanism, noisy, prior=prior, n_records=total, name=name)
-        posterior = posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y")
-        return posterior.estimate([0.5])["y"].count_sds[0], posterior.estimate([0.5])["y"].count_means[0] - total / 2
-
-    np.testing.assert_allclose(relative(4000), relative(5000), atol=0.02)
-
-
-def test_features_sharpen_the_counts_of_the_classes():
-    """Three classes, four features, 400 records, geometric noise of scale 8."""
-    rng, ones = np.random.default_rng(6), np.ones((3, 3))
-    together, alone = [], []
-    for _ in range(5):
-        counts = {"y": rng.multinomial(400, [0.3, 0.3, 0.4])}
-        for f in range(4):
-            counts[f"f{f}"] = np.array([rng.multinomial(n, rng.dirichlet(np.ones(3))) for n in counts["y"]])
-        outputs = {}
-        for name, x in counts.items():
-            prior = ones[0] if name == "y" else ones
-            noisy = x + rng.geometric(-np.expm1(-1 / 8), x.shape) - rng.geometric(-np.expm1(-1 / 8), x.shape)
-            outputs[name] = MechanismOutput(
-                GeometricMechanism(prior, 8.0), noisy, prior=prior, n_records=400, name=name
-            )
-        beliefs = dict.fromkeys(outputs, Beliefs())
-        together += (
-            posteriors(outputs, beliefs, "y").draw(2000, np.random.default_rng(1))["y"].counts.std(axis=0).tolist()
-        )
-        alone += (
-            posteriors({"y": outputs["y"]}, beliefs)
-            .draw(2000, np.random.default_rng(1))["y"]
-            .counts.std(axis=0)
-            .tolist()
-        )
-    # Over 45 such tables it is 5.45; the mean of five varies by about .35.
-    assert 4.6 < np.mean(together) < 6.3
-    assert 8.0 < np.mean(alone) < 9.2
-
-
-def ranks_of(sets, *, scale=3.0, other_records=False):
-    rng = np.random.default_rng(9)
-    priors = {"y": np.ones(2), "f": np.full((2, 3), 0.8), "g": np.ones((2, 2))}
-    found = []
-    for _ in range(sets):
-        classes = rng.multinomial(60, rng.dirichlet(priors["y"]))
-        counts = {"y": classes}
-        for name in ("f", "g"):
-            rows = rng.multinomial(60, rng.dirichlet(priors["y"])) if other_records else classes
-            counts[name] = np.array(
-                [rng.multinomial(n, rng.dirichlet(a)) for n, a in zip(rows, priors[name], strict=True)]
-            )
-        outputs = {}
-        for name, x in counts.items():
-            noisy = x + rng.geometric(-np.expm1(-1 / 3), x.shape) - rng.geometric(-np.expm1(-1 / 3), x.shape)
-            mechanism = GeometricMechanism(priors[name], scale)
-            outputs[name] = MechanismOutput(mechanism, noisy, prior=priors[name], n_records=60, name=name)
-        drawn = posteriors(outputs, dict.fromkeys(outputs, Beliefs()), "y").draw(99, rng)
-        found.append(np.concatenate([rank(counts[name], drawn[name].counts, rng).ravel() for name in counts]))
-    return found
-
-
-@pytest.mark.thorough
-def test_truths_lie_where_the_draws_say():
-    assert p_value(ranks_of(150)) > 1e-4
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("misread", [{"scale": 2.0}, {"other_records": True}], ids=str)
-def test_a_misread_noise_and_features_of_other_records_are_seen(misread):
-    assert p_value(ranks_of(150, **misread)) < 1e-6
 
 
 def test_the_table_of_the_classes_is_found_by_its_axis():

@@ -6,7 +6,7 @@ from scipy.special import beta
 
 from pymc_dirdp.inference.effects import Effects, Shrinkage, probabilities_of
 
-SHAPES = [(4,), (2, 3), (3, 1, 2), (2, 3, 2, 4), (2, 2, 3, 2, 2)]
+SHAPES = [(4,), (3, 1, 2), (2, 2, 3, 2, 2)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)

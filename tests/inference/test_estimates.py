@@ -8,12 +8,11 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.estimates import RowWithUncertainTotal, given_total
 from pymc_dirdp.inference.observed_table import MechanismOutput
-from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tree import Cells, Group, Pmf
 from pymc_dirdp.mechanisms import DiscreteGaussianMechanism, GeometricMechanism
 
 from .exact_shares import below, share_distributions
-from .posteriors import LIKELIHOODS, brute_force, dirichlet, draw, estimate, row, simulated
+from .posteriors import LIKELIHOODS, brute_force, estimate, row
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
@@ -38,25 +37,6 @@ def test_against_brute_force(name):
                 k = found.count_intervals[m, i, end]
                 assert mass @ (tables[:, i] <= k) >= level - 1e-12
                 assert mass @ (tables[:, i] < k) < level
-
-
-@pytest.mark.parametrize(
-    ("d", "total", "r", "alpha"),
-    [(10, 10_000, 0.02, 1.0), (30, 1000, 0.5, 0.2), (3, 100_000, 1e-3, 1.0), (2, 10**6, 0.01, 1)],
-)
-def test_intervals_are_those_of_draws(d, total, r, alpha):
-    """Wide and narrow distributions of the counts, at the ends of the shares and inside."""
-    rng = np.random.default_rng(d)
-    _, x = simulated(d, total, alpha, rng)
-    y = np.maximum(rng.dirichlet(r * x + 1), 1e-300)
-    posterior = RowPosterior(alpha=np.full(d, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(d)))
-    found, drawn = estimate(posterior, prob=[0.6]), draw(posterior, 20_000, rng)
-    for intervals, sample in ((found.share_intervals, drawn.shares), (found.count_intervals, drawn.counts)):
-        below = (sample <= intervals[0, :, 0]).mean(axis=0)
-        above = (sample <= intervals[0, :, 1]).mean(axis=0)
-        discrete = (sample == intervals[0, :, 0]).mean(axis=0) + (sample == intervals[0, :, 1]).mean(axis=0)
-        assert np.all(np.abs(below - 0.2) < 0.018 + discrete)
-        assert np.all(np.abs(above - 0.8) < 0.018 + discrete)
 
 
 def test_probabilities_are_checked():

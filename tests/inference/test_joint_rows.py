@@ -31,7 +31,7 @@ def tables_of(n, cells):
     return [x for x in itertools.product(range(n + 1), repeat=cells) if sum(x) == n]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 def test_it_is_the_sum_over_all_tables(seed):
     """Noise that is wide beside few records, so noisy counts are negative, and records that differ between tables."""
     rng = np.random.default_rng(seed)
@@ -82,7 +82,7 @@ def weights_of(log_weight, noisy, most):
 
 @pytest.mark.parametrize(
     ("cells", "scale", "n"),
-    [([2, 2], 1.0, 10**4), ([3, 3], 0.5, 500), ([4, 3], 0.3, 30), ([2] * 9, 0.5, 500), ([5, 4], 0.2, 10**5)],
+    [([2, 2], 1.0, 10**4), ([4, 3], 0.3, 30), ([2] * 9, 0.5, 500)],
 )
 def test_it_is_the_sum_by_gains_and_losses(cells, scale, n):
     """Probabilities that are near to the noisy counts, and far from them."""
@@ -141,11 +141,11 @@ def test_many_cells_beside_short_noise(zero_sum, cells):
     ]
     cells_found = found.marginals(found.weights(log_reach))
     np.testing.assert_allclose([cell.values @ cell.numbers for cell in cells_found], means, rtol=1e-10, atol=1e-12)
-    drawn = found.draw(np.full(20_000, most), rng)
+    drawn = found.draw(np.full(10_000, most), rng)
     known = found.marginals(found.weights(np.zeros(most + 1)))
     for column, cell in zip(drawn.T, known, strict=True):
         often = np.bincount(column - cell.low, minlength=len(cell.values))
-        assert np.all(np.abs(often - 20_000 * cell.values) <= 5 * np.sqrt(20_000 * cell.values) + 5)
+        assert np.all(np.abs(often - 10_000 * cell.values) <= 5 * np.sqrt(10_000 * cell.values) + 5)
     changes = drawn - noisy
     assert np.all(np.abs(changes).sum(axis=1) <= most * (1 + zero_sum))
     assert not zero_sum or not changes.sum(axis=1).any()
@@ -153,7 +153,7 @@ def test_many_cells_beside_short_noise(zero_sum, cells):
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("zero_sum", [True, False])
-@pytest.mark.parametrize("cells", [1, 2, 3, 7])
+@pytest.mark.parametrize("cells", [1, 2, 5])
 def test_compiled_programs_are_the_python_that_stands_there(cells, zero_sum, known):
     """Sums, the sums backwards, and draws, by the interpreter and compiled; a line that is off would show in one."""
     most, rng = 6, np.random.default_rng(cells)
@@ -176,17 +176,6 @@ def test_compiled_programs_are_the_python_that_stands_there(cells, zero_sum, kno
     np.testing.assert_array_equal(drawn, joint_rows._drawn(*lists, gains, losses, uniforms))
     assert np.array_equal(np.maximum(drawn, 0).sum(axis=1), gains)
     assert np.array_equal(np.maximum(-drawn, 0).sum(axis=1), losses)
-
-
-def test_the_likelihood_is_the_python_that_stands_there():
-    seen = JointNoise([2, 3], 2.0, zero_sum=True).joint_likelihoods([5.0, 3.0, 4.0, 5.0, -1.0])
-    rows = rows_of(seen)
-    logs, noisy = np.log([0.5, 0.5, 0.3, 0.6, 0.1]), np.concatenate([block.noisy for block in seen.blocks])
-    means = np.zeros(5)
-    value = joint_rows._tables(logs, means, noisy, rows.cells, rows.limits, rows.log_weights)
-    compiled, gradient = rows.likelihood(logs)
-    assert value == pytest.approx(compiled, rel=1e-12)
-    np.testing.assert_allclose(means, gradient, rtol=1e-11)
 
 
 STRONG = {

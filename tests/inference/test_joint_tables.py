@@ -11,7 +11,6 @@ from scipy.stats import chisquare, multinomial
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.estimates import draw_shares
 from pymc_dirdp.inference.joint_tables import JointPosterior, JointTables, RadialPosterior, given_all_others
 from pymc_dirdp.inference.observed_table import Beliefs
 from pymc_dirdp.inference.tables import posterior_of
@@ -21,8 +20,6 @@ from pymc_dirdp.mechanisms.outputs import BlockLikelihood
 from pymc_dirdp.numerics.balls import Ball
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits
-
-from .calibration import p_value, rank
 
 # A private number of records is at most this, and as likely as any other.
 MOST = 7
@@ -46,7 +43,6 @@ def log_prior(x, alpha):
 
 
 CASES = {
-    "two tables": (JointNoise([2, 2], 0.8, zero_sum=True), (6, 4), ([1, 1], [0.2, 3]), [7, -1, 1, 3]),
     "different tables": (JointNoise([3, 2], 0.5, zero_sum=True), (5, 5), ([1, 0.1, 2], [1, 1]), [3, 3, -1, 0, 5]),
     "unequal records": (
         JointNoise([2, 3], 0.6, records=(2, 1), zero_sum=True),
@@ -54,7 +50,6 @@ CASES = {
         ([1, 1], [4, 1, 9]),
         [2, 4, 1, 4, -2],
     ),
-    "four cells": (JointNoise([4, 2], 0.7, zero_sum=True), (4, 3), ([1, 1, 0.5, 2], [90, 10]), [-1, 2, 3, 0, 3, 0]),
     "far off": (JointNoise([3, 2], 0.4, zero_sum=True), (4, 2), ([1, 1, 1], [1, 1]), [-6, 12, -2, 2, 0]),
     "strong priors": (JointNoise([3, 2], 5.0, zero_sum=True), (5, 3), ([30, 1e4, 1e-3], [1e5, 1]), [-9, 16, -2, 1, 2]),
     "private": (
@@ -107,59 +102,21 @@ def test_sums_and_draws_are_those_over_all_data_sets(name):
     assert chisquare(*(np.append(a, b) for a, b in zip((observed, expected), rest, strict=True))).pvalue > 1e-6
 
 
-def test_tables_that_were_independent_would_be_distinguished():
-    """The radius that tables share matters: one large noise makes the others likely to be large."""
-    noise, _, priors, output = CASES["far off"]
-    found = JointTables(noise.joint_likelihoods(output), priors)
-    alone = JointNoise([2], 0.4, zero_sum=True)
-    apart = JointTables(alone.joint_likelihoods(output[3:]), priors[1:])
-    assert abs(found.count_means[1][0] - apart.count_means[0][0]) > 0.3
-
-
-@pytest.mark.parametrize("zero_sum", [True, pytest.param(False, marks=pytest.mark.thorough)])
-def test_draws_are_calibrated(zero_sum):
-    """The truth ranks uniformly among draws, for tables of different sizes; and not for another scale."""
-    rng, cells, most = np.random.default_rng(2), (3, 2), 40
-    noise, forgot = (JointNoise(cells, scale, zero_sum=zero_sum) for scale in (1.5, 0.5))
-    ranks, wrong = [[], []], [[], []]
-    for _ in range(300):
-        shares = [rng.dirichlet(np.ones(d)) for d in cells]
-        totals = (30, 20) if zero_sum else rng.integers(0, most + 1, 2)
-        x = np.concatenate([rng.multinomial(n, p) for n, p in zip(totals, shares, strict=True)])
-        output = x + noise.fast((5,), rng)
-        for used, into in ((noise, ranks), (forgot, wrong)):
-            seen = used.joint_likelihoods(output)
-            priors = [np.ones(d) for d in cells]
-            drawn = JointTables(seen, priors, log_numbers=up_to(most)).counts(99, rng)
-            for table, (counts, p) in enumerate(zip(drawn, shares, strict=True)):
-                into[table].append(rank(p, draw_shares(counts, priors[table], rng), rng))
-    assert min(map(p_value, ranks)) > 1e-4
-    assert max(map(p_value, wrong)) < 1e-4
-
-
 # JOINT, section A: KL(x / N || posterior mean) for tables of 1000 records and epsilon 1, with the error of that table.
 DIVERGENCES = {
     (2, 10, 1.0, 1.0): (0.000244, 0.000005),
     (2, 10, 0.1, 1.0): (0.001335, 0.000023),
     (4, 3, 1.0, 1.0): (0.00071, 0.00005),
-    (2, 2, 1.0, 1.0): (0.000035, 0.000003),
-    (2, 4, 1.0, 1.0): (0.000061, 0.000003),
-    (2, 20, 1.0, 1.0): (0.000728, 0.000008),
-    (2, 10, 1.0, 3.0): (0.000035, 0.000001),
     (2, 6, 1.0, 0.1): (0.006399, 0.000069),
-    (4, 6, 1.0, 1.0): (0.00173, 0.00006),
 }
-OF_TEN = (2, 10, 1.0, 1.0)
 
 
-# Tables of four cells take twenty times as long as those of two.
-MARKS = {of: pytest.mark.slow if of[0] == 4 else pytest.mark.thorough for of in DIVERGENCES}
-
-
-@pytest.mark.parametrize("of", [OF_TEN, *(pytest.param(of, marks=mark) for of, mark in MARKS.items() if of != OF_TEN)])
+# A table of four cells takes twenty times as long as those of two.
+@pytest.mark.thorough
+@pytest.mark.parametrize("of", [pytest.param(of, marks=[pytest.mark.slow] if of[0] == 4 else []) for of in DIVERGENCES])
 def test_divergence_of_the_posterior_mean(of):
     """Ten tables of two cells: .00024 where independent noise has .00083."""
-    (cells, number, alpha, epsilon), n, draws = of, 1000, 120
+    (cells, number, alpha, epsilon), n, draws = of, 1000, 60
     noise, rng = JointNoise([cells] * number, 1 / epsilon, zero_sum=True), np.random.default_rng(4)
     errors = []
     for _ in range(draws):
@@ -182,19 +139,6 @@ def test_large_tables_and_large_priors():
         assert all(means.sum() == pytest.approx(10**6, rel=1e-12) for means in found.count_means)
         assert math.isfinite(found.log_evidence)
     assert all(np.all(counts.sum(axis=1) == 10**6) for counts in found.counts(50, rng))
-
-
-def test_fifty_tables_of_two_cells_at_a_small_epsilon():
-    noise, rng = JointNoise([2] * 50, 20.0, zero_sum=True), np.random.default_rng(1)
-    x = rng.integers(0, 10**4, size=50)
-    counts = np.stack([x, 10**4 - x], axis=1).ravel()
-    output = counts + noise.exact(counts.shape, Bits(2)).astype(float)
-    found = JointTables(noise.joint_likelihoods(output), [[1, 1]] * 50)
-    off = np.concatenate(found.count_means) - counts
-    assert np.sqrt(np.mean(off**2)) == pytest.approx(noise.sd, rel=0.4)
-    drawn = np.concatenate(found.counts(2000, rng), axis=1)
-    spread = [cell.mean_and_sd[1] for table in found.count_probabilities for cell in table]
-    np.testing.assert_allclose(drawn.std(axis=0), spread, rtol=0.1)
 
 
 EACH = Contribution(1, ("each",))
@@ -320,11 +264,8 @@ def test_what_one_table_says_of_the_noise_of_another_is_used():
 # One table by its distance from noisy counts, up to this norm.
 REACH = 9
 SHELLS = {
-    "pair": (True, [4, -1], [1.0, 0.3]),
-    "three": (True, [3, -2, 6], [1.0, 0.3, 2.0]),
     "three with priors of every strength": (True, [-6, 9, 4], [30.0, 1e4, 1e-3]),
     "one private": (False, [2], [3.0]),
-    "two private": (False, [4, -3], [1.0, 0.3]),
     "three private with priors of every strength": (False, [-2, 9, 1], [30.0, 1e5, 1e-3]),
 }
 

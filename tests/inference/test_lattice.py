@@ -12,11 +12,8 @@ from pymc_dirdp.inference.numbers import Lists, Numbers
 from pymc_dirdp.inference.rows import BatchedRows, RowPosterior
 
 from .posteriors import (
-    ALPHA,
     LIKELIHOODS,
     brute_force,
-    dirichlet,
-    draw,
     geometric,
     released,
     row,
@@ -24,7 +21,7 @@ from .posteriors import (
     tabulated,
 )
 
-DRAWS = 200_000
+DRAWS = 40_000
 
 
 # Three ways to sum
@@ -66,8 +63,7 @@ def summed(sums, masses):
     return [np.bincount(lists.cell, masses * above**k, lists.size) for k in range(3)]
 
 
-@pytest.mark.parametrize("rows", [1, 4])
-@pytest.mark.parametrize("d", [3, 10, 40])
+@pytest.mark.parametrize(("d", "rows"), [(3, 4), (40, 1)])
 def test_three_ways_to_sum_agree(d, rows):
     whole, nodes, products = three_ways(d, rows)
     means, sds = (values.reshape(rows, d).sum(axis=1) for values in (whole.lists.means, whole.lists.variances))
@@ -94,7 +90,7 @@ def test_three_ways_to_sum_agree(d, rows):
                 assert np.all(np.abs(found[k] - expected[k]) < accuracy * np.maximum(1, (10 * sd) ** k))
 
 
-@pytest.mark.parametrize("d", [3, 10, 40])
+@pytest.mark.parametrize("d", [3, 40])
 def test_the_distribution_of_a_sum_is_that_of_products_wherever_it_is_known(d):
     whole, nodes, (products,) = three_ways(d, 1)
     for sums in (whole, nodes):
@@ -109,7 +105,7 @@ def test_the_distribution_of_a_sum_is_that_of_products_wherever_it_is_known(d):
         np.testing.assert_allclose(logs[known], expected, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("d", [3, 10, 40])
+@pytest.mark.parametrize("d", [10])
 def test_functions_of_a_sum_are_said_of_each_number(d):
     """Bumps near the mean and far from it, and a constant: by three ways."""
     whole, nodes, (products,) = three_ways(d, 1)
@@ -124,18 +120,6 @@ def test_functions_of_a_sum_are_said_of_each_number(d):
             for k, (one, other) in enumerate(zip(summed(sums, masses), exact, strict=True)):
                 scale = np.maximum(1, (10 * np.sqrt(whole.lists.variances)) ** k)
                 assert np.all(np.abs(one - other) < 1e-11 * scale)
-
-
-def test_one_number_is_its_own_sum():
-    log_weight, numbers = numbers_of_rows(1, 5)
-    lists = numbers.at(0.0)
-    totals = np.rint(lists.means).astype(np.int64) + np.arange(5)
-    expected = [lists.pmf(i)[n - lists.lows[i]] for i, n in enumerate(totals.tolist())]
-    sums = Sums(lists, 5, log_weight)
-    np.testing.assert_allclose(sums.at(np.arange(5), totals), expected, rtol=1e-11)
-    given = lists.weighted(sums.masses_at_totals(totals))
-    np.testing.assert_array_equal(given.means, totals)
-    np.testing.assert_array_equal(sums.draw(totals[None], np.random.default_rng(1))[0, :, 0], totals)
 
 
 @pytest.mark.parametrize("kind", [Convolved, Sums])
@@ -203,13 +187,6 @@ def drawn(posterior, draws, rng):
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
-def test_the_posterior_of_tables(name):
-    posterior = row(name, total=6)
-    tables, logs, _ = brute_force(posterior)
-    assert p_value(tables, logs, drawn(posterior, DRAWS, np.random.default_rng(7))) > 1e-6
-
-
-@pytest.mark.parametrize("name", LIKELIHOODS)
 def test_tables_of_rows_that_are_drawn_together(name):
     posterior = row(name, total=6)
     tables, logs, _ = brute_force(posterior)
@@ -219,39 +196,11 @@ def test_tables_of_rows_that_are_drawn_together(name):
     assert p_value(*brute_force(others[2])[:2], counts[:, 3]) > 1e-6
 
 
-@pytest.mark.parametrize("name", ["dirichlet", "geometric"])
-def test_two_cells_are_one_number(name):
-    posterior = RowPosterior(alpha=ALPHA[:2], total=9, log_likelihood=LIKELIHOODS[name], least=1)
-    tables, logs, _ = brute_force(posterior)
-    counts = drawn(posterior, DRAWS, np.random.default_rng(9))
-    assert p_value(tables, logs, counts) > 1e-6
-    wrong = np.exp(logs + 0.05 * tables[:, 0])
-    assert p_value(tables, np.log(wrong / wrong.sum()), counts) < 1e-6
-
-
 def test_sums_are_asked_for_where_no_cell_takes_the_rest():
     posterior = RowPosterior(alpha=np.ones(120), total=240, log_likelihood=geometric(np.full(120, 2.0), 1.0))
     counts = drawn(posterior, 1000, np.random.default_rng(8))
     assert np.all(counts.sum(axis=1) == 240)
     assert np.abs(z_scores(posterior, counts)).max() < 5.5
-
-
-@pytest.mark.parametrize("d", [2, 12])
-def test_noise_of_billions_on_billions_of_records(d):
-    total = 1_674_501_300
-    posterior = RowPosterior(alpha=np.full(d, 1.5), total=total, log_likelihood=geometric(np.full(d, 1e9 / d), 1e8))
-    counts = drawn(posterior, 500, np.random.default_rng(8))
-    assert counts.shape == (500, d)
-    assert np.all(counts.sum(axis=1) == total)
-    assert np.all(counts >= 0)
-
-
-def test_a_posterior_that_is_off_by_a_fifth_is_rejected():
-    posterior = row("dirichlet", total=6)
-    tables, _, _ = brute_force(posterior)
-    wrong = RowPosterior(alpha=ALPHA, total=6, log_likelihood=lambda x, i: LIKELIHOODS["dirichlet"](1.2 * x, i))
-    counts = drawn(posterior, DRAWS, np.random.default_rng(7))
-    assert p_value(tables, brute_force(wrong)[1], counts) < 1e-6
 
 
 def compositions(total, d):
@@ -261,7 +210,7 @@ def compositions(total, d):
     return np.diff(ends, axis=1) - 1
 
 
-@pytest.mark.parametrize(("d", "total"), [(9, 5), (40, 2)])
+@pytest.mark.parametrize(("d", "total"), [(9, 5)])
 def test_halves_have_the_distribution_of_all_tables(d, total):
     """Of more than eight numbers half are proposed. A tilt of one cell, and another total, are told from it."""
     rng = np.random.default_rng(d)
@@ -280,31 +229,7 @@ def test_halves_have_the_distribution_of_all_tables(d, total):
     assert abs(more[:, widest].mean() - posterior.means[widest]) > 5 * se
 
 
-@pytest.mark.parametrize(
-    ("d", "total", "r", "alpha"),
-    [(4, 1000, 0.1, 1.0), (50, 10_000, 0.5, 0.2), (300, 5000, 1.0, 1.0), (10, 10**7, 1e-3, 1)],
-)
-def test_draws_agree_with_the_exact_moments(d, total, r, alpha):
-    rng = np.random.default_rng(d)
-    _, x = simulated(d, total, alpha, rng)
-    y = np.maximum(rng.dirichlet(r * x + 1), 1e-300)
-    posterior = RowPosterior(alpha=np.full(d, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(d)))
-    counts = drawn(posterior, 4000, rng)
-    assert np.all(counts.sum(axis=1) == total)
-    assert np.all(counts >= 0)
-    z = z_scores(posterior, counts)
-    assert np.abs(z).max() < 5.5
-    wide = np.sqrt(posterior.variances) > 0.2
-    ratio = counts.var(axis=0)[wide] / posterior.variances[wide]
-    assert np.median(ratio) == pytest.approx(1, abs=0.06)
-    # The same draws are rejected as draws from a neighbouring distribution.
-    shifted = counts + np.where(
-        np.arange(d) == np.argmax(posterior.variances), 0.2 * np.sqrt(posterior.variances.max()), 0
-    )
-    assert np.abs(z_scores(posterior, shifted)).max() > 8
-
-
-@pytest.mark.parametrize("d", [2, 3, 9, 40])
+@pytest.mark.parametrize("d", [2, 9])
 def test_a_million_records_by_gauss_rules(d):
     """Several rows at once, of which lists are blocks: draws against moments, and blocks against all numbers."""
     posteriors = [released(d, 10**6, r, 1.0, seed) for seed, r in enumerate((2e-3, 3e-3, 2e-3))]
@@ -336,40 +261,6 @@ def test_many_cells_are_drawn_in_halves():
     first, second = posterior.variances[: d // 2].sum(), posterior.variances[d // 2 :].sum()
     assert half == pytest.approx(first * second / (first + second), rel=0.15)
     assert abs(half / first - 1) > 0.3
-
-
-@pytest.mark.parametrize("d", [2, 3])
-def test_wide_posteriors_are_drawn_block_by_block(d):
-    """By blocks and by cumulative probabilities, the same distribution; one that is 3 % wider is told from it."""
-    rng = np.random.default_rng(2)
-    y, alpha = ([0.3, 0.7], [0.5, 0.7]) if d == 2 else ([0.3, 0.5, 0.2], [0.5, 0.7, 1.0])
-    posterior = RowPosterior(alpha=alpha, total=200_000, log_likelihood=dirichlet(y, 1e-3, np.ones(d)))
-    log_weight = posterior.log_weight
-    # All numbers, and for three cells the plain convolution of the other two.
-    x = np.arange(200_001.0)
-    logs = log_weight(x, np.zeros(len(x), dtype=int))
-    if d == 2:
-        logs = logs + log_weight(x[::-1], np.ones(len(x), dtype=int))
-    else:
-        weights = [log_weight(x, np.full(len(x), i)) for i in (1, 2)]
-        # At a tilt at which they add up to about what they do in the row.
-        tilt = 1e-3 * np.log(200)
-        weights = [one + tilt * x for one in weights]
-        transforms = [np.fft.rfft(np.exp(one - one.max()), 2**19) for one in weights]
-        sums = np.maximum(np.fft.irfft(transforms[0] * transforms[1])[:200_001], 1e-300)
-        logs = logs + (np.log(sums) - tilt * x)[::-1]
-    cdf = np.cumsum(np.exp(logs - logs.max()))
-    cdf /= cdf[-1]
-    sample = drawn(posterior, DRAWS, rng)[:, 0]
-    edges = np.searchsorted(cdf, np.arange(1, 100) / 100)
-
-    def p(sample):
-        seen = np.bincount(np.searchsorted(edges, sample), minlength=100)
-        mass = np.diff(np.concatenate([[0.0], cdf[edges], [1.0]]))
-        return chisquare(seen, DRAWS * mass).pvalue
-
-    assert p(sample) > 1e-6
-    assert p(sample.mean() + 1.03 * (sample - sample.mean())) < 1e-6
 
 
 def test_proposals_from_blocks_are_those_of_the_numbers():
@@ -430,20 +321,6 @@ def test_sums_far_from_their_mean_are_drawn(kind):
         if tilt:
             wrong = weights + tilt * tables[:, 0]
             assert p_value(tables, wrong - logsumexp(wrong), counts) < 1e-6
-
-
-def test_draws_are_reproducible_and_shares_are_on_the_simplex():
-    posterior = row("dirichlet")
-    first, second = (draw(posterior, 100, np.random.default_rng(5)) for _ in range(2))
-    np.testing.assert_array_equal(first.counts, second.counts)
-    np.testing.assert_array_equal(first.shares, second.shares)
-    assert first.shares.min() > 0
-    np.testing.assert_allclose(first.shares.sum(axis=1), 1, rtol=1e-12)
-
-
-@pytest.mark.parametrize("total", [0, 1])
-def test_small_totals_are_drawn(total):
-    assert np.all(draw(row("geometric", total=total), 50, np.random.default_rng(5)).counts.sum(axis=1) == total)
 
 
 def test_a_rare_number_far_away_is_within_reach():

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import approx_fprime
 
 from pymc_dirdp.inference.log_linear import LogLinearPosterior, Marginals
 from pymc_dirdp.inference.measurements import Family, Measurement
@@ -108,12 +107,6 @@ def test_the_objective_is_minus_the_logarithm_of_the_stated_densities(problem, m
     assert difference == pytest.approx(directly(x) - directly(other), rel=1e-11)
 
 
-def test_the_gradient_is_that_of_finite_differences(posterior):
-    scales, x = points(posterior, 1)
-    numeric = approx_fprime(x, lambda x: posterior.objective(x, scales)[0], 1e-7)
-    np.testing.assert_allclose(posterior.objective(x, scales)[1], numeric, rtol=1e-4, atol=1e-3)
-
-
 def test_the_curvature_is_that_of_finite_differences(posterior):
     scales, x, v = points(posterior)
     h = 1e-6
@@ -140,14 +133,6 @@ def test_the_mode_has_no_gradient_and_does_not_depend_on_the_start(problem, post
     start = joined([rng.normal(size=effects.shape) for effects in posterior.effects])
     np.testing.assert_allclose(posterior.mode(start, scales, 1e-6), mode, atol=1e-6)
     assert np.linalg.norm(posterior.objective(mode, posterior._of_each(scales))[1]) < 1e-6
-
-
-def test_without_measurements_the_shares_are_uniform(problem):
-    posterior = problem.posterior([])
-    start = joined([np.ones(effects.shape) for effects in posterior.effects])
-    mode = posterior.mode(start, scales_of_groups(posterior, 1.0), 1e-6)
-    for table in posterior.tables(mode).values():
-        np.testing.assert_allclose(table, 1 / (table.size if problem.whole else table.shape[-1]), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", [pytest.param("network", marks=pytest.mark.thorough), "one table"])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 from scipy.special import softmax
-from scipy.stats import binom, multivariate_normal
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.effects import SCALES, Effects
@@ -61,7 +60,7 @@ def test_one_share_has_the_distribution_that_sums_over_a_grid_give():
     assert "effective sample size" in found.caveat
 
 
-def weighted(shape, measurements, n_records, rng, *, samples_apart=False, draws=400_000):
+def weighted(shape, measurements, n_records, rng, *, samples_apart=False, draws=150_000):
     """Shares from the prior and their weights: the normal likelihood with the covariance of the sample itself.
 
     It is the mutant that has a sample of its own for each marginal with `samples_apart`.
@@ -103,7 +102,7 @@ def test_overlapping_marginals_have_one_sample_between_them():
     found = posterior((2, 2), measurements, 100).estimate([0.95])
     for samples_apart in (False, True):
         shares, weights = weighted((2, 2), measurements, 100, rng, samples_apart=samples_apart)
-        assert 1 / np.sum(weights**2) > 1000
+        assert 1 / np.sum(weights**2) > 400
         given = shares / shares.sum(axis=-1, keepdims=True)
         mean = np.einsum("d,dab->ab", weights, given)
         sd = np.sqrt(np.einsum("d,dab->ab", weights, (given - mean) ** 2)).ravel()
@@ -175,30 +174,6 @@ def test_gradients_are_those_of_the_density(n_records):
     assert np.linalg.norm(np.linalg.solve(np.linalg.cholesky(curvature), slopes(mode[None])[1][0])) < 1e-2
 
 
-def covered(release_noise, read_noise, replicates=60):
-    """How many 80 % intervals of a share hold it, where truths are from the prior and records are drawn with them."""
-    rng, hits = np.random.default_rng(3), 0
-    for truth in prior_shares((3, 2), replicates, rng):
-        counts = rng.multinomial(400, truth.ravel()).reshape(3, 2)
-        measured = [
-            Measurement(axes, table + release_noise * rng.standard_normal(table.shape), read_noise**2)
-            for axes, table in ((("b",), counts.sum(axis=0)), (("a", "b"), counts))
-        ]
-        low, high = posterior((3, 2), measured, 400).estimate([0.8]).share_intervals[0, 0]
-        hits += low <= truth[0, 0] / truth[0].sum() <= high
-    return hits
-
-
-@pytest.mark.thorough
-def test_intervals_hold_what_they_say(monkeypatch):
-    fewer = property(lambda posterior: posterior.draw(1000, np.random.default_rng(1)))
-    monkeypatch.setattr(MarginalPosterior, "_draws", fewer)
-    hits = covered(15.0, 15.0)
-    assert min(binom.cdf(hits, 60, 0.8), binom.sf(hits - 1, 60, 0.8)) > 1e-6
-    # The mutant that takes noisy counts for counts.
-    assert binom.cdf(covered(15.0, 0.1), 60, 0.8) < 1e-6
-
-
 def declared_coverage(truths, *, fixed_scales=False):
     """How many shares 95 % intervals hold, where truths are rows that are uniform a priori, as networks declare them.
 
@@ -232,18 +207,6 @@ def test_walkers_leave_the_sides_where_they_start():
     assert drawn.effective > 200
     assert 0.8 < drawn.acceptance <= 1
     assert np.mean(drawn.counts[:, 5] < 10) > 0.2
-
-
-def test_draws_of_many_cells_are_normal_where_little_is_hidden():
-    rng = np.random.default_rng(5)
-    counts = rng.integers(2000, 3000, (6, 6)).astype(float)
-    measured = [Measurement(("a", "b"), counts + 30 * rng.standard_normal((6, 6)), 900.0)]
-    drawn = posterior((6, 6), measured, int(counts.sum())).draw(4000, np.random.default_rng(6))
-    noisy = measured[0].noisy.ravel()
-    off = drawn.counts.reshape(4000, -1) - (noisy - noisy.mean() + counts.mean())
-    expected = multivariate_normal(np.zeros(36), 900 * (np.eye(36) - 1 / 36), allow_singular=True)
-    assert np.all(np.abs(off.mean(axis=0)) < 12)
-    np.testing.assert_allclose(np.cov(off.T), expected.cov, atol=150)
 
 
 def test_no_records_and_what_does_not_fit():

@@ -104,16 +104,6 @@ def test_without_noise_intervals_are_those_of_a_sample_around_the_counts():
         assert 0.7 < np.sqrt(np.mean(found.share_sds**2) / np.mean(sd**2)) < 1.05
 
 
-def test_where_noise_hides_all_the_fit_alone_is_the_estimate():
-    rng = np.random.default_rng(2)
-    truth = population(rng)
-    _, noisy = measured(truth, 1e6, 1_000, rng)
-    errors = FitErrors.of(noisy, fit_mixture(noisy))
-    for columns in tables(len(LENGTHS)):
-        found = errors.estimate(columns, [0.95])
-        np.testing.assert_allclose(found.share_means, errors.mixture.table(columns).ravel(), atol=1e-2)
-
-
 def test_the_combined_estimate_has_the_error_that_it_states_and_no_linear_one_has_less():
     rng = np.random.default_rng(3)
     fit, noise, both, size = 30.0, 50.0, 10.0, 400_000
@@ -182,20 +172,6 @@ def test_a_number_of_records_that_is_private_widens_the_intervals_of_large_share
     assert np.all(wider > 1.005)
     of_counts = [errors.estimate([0], [0.95]).count_sds for errors in (public, private)]
     np.testing.assert_allclose(*of_counts, rtol=0.01)
-
-
-def test_records_that_are_drawn_have_the_shares_of_the_mixture_and_tables_that_agree():
-    rng = np.random.default_rng(7)
-    truth = population(rng)
-    counts, _ = measured(truth, 1.0, 100_000, rng)
-    for columns in tables(len(LENGTHS)):
-        number, share = counts_of(counts, columns), truth.table(columns).ravel()
-        assert number.sum() == 100_000
-        assert np.all(np.abs(number - 1e5 * share) < 5 * np.sqrt(1e5 * share) + 1)
-    for i, j in itertools.combinations(range(len(LENGTHS)), 2):
-        table = counts.pair_counts[counts.place(i), counts.place(j)]
-        np.testing.assert_array_equal(table.sum(axis=1), counts.counts[counts.place(i)])
-        np.testing.assert_array_equal(table.T, counts.pair_counts[counts.place(j), counts.place(i)])
 
 
 @pytest.mark.parametrize("mean", [-1e4, -30.0, -1.0, 0.0, 2.0, 40.0])

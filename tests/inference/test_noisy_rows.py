@@ -29,10 +29,11 @@ def terms(x, weights, noise, noisy):
     return x * np.log(weights) - gammaln(x + 1) + noise.log_noise(noisy - x)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(10))
 def test_public_rows_are_the_sum_over_all_tables(seed):
+    """Narrow and wide noise, also far from the noisy counts; rows of few records have fewer waves than cells."""
     rng = np.random.default_rng(seed)
-    cells, n, noise = rng.integers(2, 6), int(rng.integers(0, 9)), noise_of(rng)
+    cells, n, noise = rng.integers(2, 6), int(rng.integers(0, 9)), noise_of(rng, 20.0 if seed % 2 else 1.0)
     noisy = rng.integers(-10, 20, size=(1, cells)).astype(float)
     p = rng.dirichlet(np.full(cells, rng.choice([0.1, 1.0, 10.0])))
     x = np.array([x for x in itertools.product(range(n + 1), repeat=cells) if sum(x) == n], dtype=float)
@@ -42,23 +43,7 @@ def test_public_rows_are_the_sum_over_all_tables(seed):
     np.testing.assert_allclose(means[0], np.exp(logs - logsumexp(logs)) @ x, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("normal", [False, True])
-def test_short_rows_have_fewer_waves_than_are_taken_at_once(normal):
-    """Sums of narrow cells, also far from the noisy counts, against all tables."""
-    rng = np.random.default_rng(5)
-    for cells, n in [(3, 1), (3, 2), (4, 1), (5, 5), (7, 2)] * 8:
-        scale = float(np.exp(rng.uniform(np.log(0.1), np.log(6.0))))
-        noise = CellNoise(normal, 1 / (2 * scale**2) if normal else 1 / scale, 0.0)
-        noisy = np.round(rng.laplace(scale=4 * scale, size=(1, cells)))
-        p = np.maximum(rng.dirichlet(np.full(cells, 0.1)), 1e-200)
-        x = np.array([x for x in itertools.product(range(n + 1), repeat=cells) if sum(x) == n], dtype=float)
-        logs = gammaln(n + 1) + terms(x, p, noise, noisy).sum(axis=1)
-        value, means = rows_of(noise, noisy, np.array([n])).likelihood(np.log(p)[None])
-        assert value == pytest.approx(logsumexp(logs), rel=1e-12, abs=1e-12)
-        np.testing.assert_allclose(means[0], np.exp(logs - logsumexp(logs)) @ x, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_private_rows_are_sums_over_all_counts(seed):
     rng = np.random.default_rng(seed)
     noise, noisy = noise_of(rng), rng.integers(-10, 60, size=(3, 4)).astype(float)
@@ -70,7 +55,7 @@ def test_private_rows_are_sums_over_all_counts(seed):
     np.testing.assert_allclose(means, (np.exp(logs - logsumexp(logs, axis=0)) * x).sum(axis=0), rtol=1e-11)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_long_rows_are_convolutions_also_where_the_shares_are_wrong(seed):
     rng = np.random.default_rng(seed)
     cells, n, noise = int(rng.integers(3, 9)), int(rng.integers(100, 400)), noise_of(rng, 30.0)
@@ -149,28 +134,6 @@ def test_arrays_that_must_not_be_written_to():
 
 
 @pytest.mark.parametrize("kind", ["draw", "urn", "truncated"])
-@pytest.mark.parametrize(("cells", "n"), [(2, 1), (2, 9), (3, 7), (4, 5)])
-def test_likelihoods_that_are_lists_are_the_sum_over_all_tables(kind, cells, n):
-    rng = np.random.default_rng(cells + 10 * n)
-    counts = rng.multinomial(n, np.full(cells, 1 / cells))
-    output = goldens.released(kind, counts, 2, False, rng, np.full(cells, 0.7))
-    output = output.observed_table
-    rows, p = noisy_rows(output, Beliefs()), rng.dirichlet(np.ones(cells))
-    assert rows is not None
-    assert rows.tables is not None
-    value, means = rows.likelihood(np.log(p)[None])
-    x = np.array([x for x in itertools.product(range(n + 1), repeat=cells) if sum(x) == n], dtype=float)
-    (seen,) = output.row_likelihoods()[0]
-    logs = gammaln(n + 1) + (x * np.log(p) - gammaln(x + 1) + seen.cell_loglik(x, np.arange(cells))).sum(axis=1)
-    logs += seen.total_loglik(np.array([float(n)]))
-    assert value == pytest.approx(logsumexp(logs), rel=1e-12, abs=1e-12)
-    np.testing.assert_allclose(means[0], np.exp(logs - logsumexp(logs)) @ x, rtol=1e-10, atol=1e-12)
-    # A list that is read one record off is another likelihood.
-    rolled = NoisyRows(rows.totals, np.roll(rows.tables, 1, axis=-1), published=rows.published)
-    assert abs(rolled.likelihood(np.log(p)[None])[0] - value) > 1e-6
-
-
-@pytest.mark.parametrize("kind", ["draw", "urn", "truncated"])
 def test_lists_of_many_records_are_the_sums_of_any_row(kind):
     rng = np.random.default_rng(6)
     counts = rng.multinomial(3000, rng.dirichlet(np.ones(6)))
@@ -200,7 +163,7 @@ def test_lists_that_are_long_or_not_concave_are_left_to_other_sums():
 # Coefficients that are known before the probabilities
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_sums_of_listed_terms_are_those_from_the_noisy_counts_outward(seed):
     """Odds and their inverses, even and odd totals, rows with many records, and samplers that are far away."""
     rng = np.random.default_rng(seed)
@@ -264,7 +227,7 @@ def over_all_totals(noise, noisy, numbers, p):
     return value, np.array(means)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_private_total_is_the_sum_over_all_numbers_of_records(seed):
     rng = np.random.default_rng(seed)
     noise = CellNoise(*((True, 0.2, -1.4) if seed % 2 else (False, 0.6, -1.2)))

@@ -80,7 +80,7 @@ def both(name, n, tilt=0.0, longest=np.inf):
     return every, blocks
 
 
-@pytest.mark.parametrize("n", [5_000, 60_000, 10**6])
+@pytest.mark.parametrize("n", [5_000, 10**6])
 @pytest.mark.parametrize("name", KINDS)
 def test_blocks_have_the_sums_of_all_numbers(name, n):
     for tilt in (0.0, 3 / n, -7 / n, -(n**-0.5)):

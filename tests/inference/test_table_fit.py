@@ -6,13 +6,12 @@ from scipy.special import softmax
 
 from pymc_dirdp.inference.measurements import Family, Measurement
 from pymc_dirdp.inference.table_fit import (
-    MAX_ROUNDS,
     fit_tables,
     fitted,
     independent_logits,
     noise_dominates,
 )
-from pymc_dirdp.progress import QUIET, Bar
+from pymc_dirdp.progress import QUIET
 
 
 def test_the_start_is_independence_with_the_measured_marginals():
@@ -81,14 +80,6 @@ def test_the_fit_is_better_than_the_families_own_tables():
     assert np.mean(fitted) < 0.4 * np.mean(own)
 
 
-def test_what_the_noise_hides_is_left_out():
-    """Shares of one in ten with a noise of ten thousand: all tables are nearly uniform, and none is at an edge."""
-    p = joint(np.random.default_rng(1))
-    found = fit_tables(FAMILIES, levels(p, 100, 1e8, np.random.default_rng(0)), 100)
-    for family in FAMILIES:
-        np.testing.assert_allclose(found[family.name], 1 / family.shape[-1], atol=0.05)
-
-
 def test_independence_is_found_where_it_is_true():
     """The interactions of a product distribution are shrunk more than those of a distribution that has them."""
     rng = np.random.default_rng(4)
@@ -104,22 +95,6 @@ def test_a_private_number_of_records_is_read_off_the_totals():
     with_n, without = fit_tables(FAMILIES, measured, 5000), fit_tables(FAMILIES, measured, None)
     for name, table in with_n.items():
         np.testing.assert_allclose(without[name], table, rtol=0.02)
-
-
-def test_many_parents_and_variables_of_one_value():
-    axes = ("a", "b", "c", "d", "e", "f")
-    family = Family("p_f", axes, (2, 3, 1, 2, 2, 2))
-    p = np.random.default_rng(0).dirichlet(np.ones(48)).reshape(family.shape)
-    measured = [Measurement(axes, 1e6 * p, 1.0)]
-    found = fit_tables([family], measured, 10**6)["p_f"]
-    np.testing.assert_allclose(found, p / p.sum(axis=-1, keepdims=True), atol=0.02)
-
-
-def test_the_bar_never_counts_more_than_was_announced():
-    p = joint(np.random.default_rng(1))
-    with Bar((MAX_ROUNDS + 1) * 3, "tables", shown=False) as bar:
-        fit_tables(FAMILIES, levels(p, 800, 100.0, np.random.default_rng(0)), 800, bar)
-        assert 0 < bar._done <= bar._total
 
 
 def test_the_mean_is_taken_where_noise_hides_most_and_it_is_better_there():
@@ -195,9 +170,3 @@ def test_features_that_tell_a_class_are_used():
         ]
         lost.append(class_error(families, fit_tables(families, measured, 1400), tables, rng))
     assert np.mean(lost) < -0.2
-
-
-def test_a_fit_without_a_parent_asks_for_no_bayes_factor():
-    family = Family("p", ("a",), (3,))
-    found = fit_tables([family], [Measurement(("a",), np.array([20.0, 30.0, 50.0]), 1e-3)], 100)
-    np.testing.assert_allclose(found["p"], [0.2, 0.3, 0.5], atol=0.01)

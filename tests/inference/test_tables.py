@@ -1,114 +1,13 @@
 """Tables of several rows, and of a private number of records, against all tables there are."""
 
-import itertools
-
 import numpy as np
 import pymc as pm
 import pytest
-from scipy.special import betainc, gammaln, logsumexp
-from scipy.stats import chi2
+from scipy.special import gammaln, logsumexp
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.observed_table import Beliefs
-from pymc_dirdp.inference.tables import TablePosterior
 from pymc_dirdp.mechanisms.noise import Noise
-from pymc_dirdp.releases.opened import open_release
-from tests.planned import planned_sample
-
-PRIOR, COUNTS = np.array([[1.0, 0.5], [2.0, 1.0]]), np.array([[2, 1], [1, 3]])
-
-
-def released(**options):
-    with pm.Model():
-        p = pm.Dirichlet("p", a=PRIOR)
-        pm.Multinomial("x", n=COUNTS.sum(axis=1), p=p, observed=COUNTS)
-        release = planned_sample(dirdp.ApproxDP(epsilon=2.0, delta=1e-3), **options)
-    return open_release(release).tables["p"]
-
-
-def brute_force(output, most, row_prior):
-    """All tables of up to so many records, their logarithms with the likelihood; a flat prior of the number."""
-    cells = range(output.observed_table.least, most + 1)
-    x = np.array([x for x in itertools.product(cells, repeat=4) if sum(x) <= most], dtype=float).reshape(-1, 2, 2)
-    if output.n_records is not None:
-        x = x[x.sum(axis=(1, 2)) == most]
-    rows = x.sum(axis=2)
-    logs = np.array([output.mechanism.log_likelihood(y, x, steps=output.steps) for y in output.published]).sum(axis=0)
-    for values, prior in ((rows, row_prior), (x[:, 0], PRIOR[0]), (x[:, 1], PRIOR[1])):
-        total, concentration = values.sum(axis=1), prior.sum()
-        logs = logs + gammaln(total + 1) + gammaln(concentration) - gammaln(total + concentration)
-        logs += np.sum(gammaln(values + prior) - gammaln(values + 1) - gammaln(prior), axis=1)
-    logs -= 0 if output.n_records is not None else np.log(most + 1)
-    return x, np.exp(logs - logsumexp(logs)), float(logsumexp(logs))
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-@pytest.mark.parametrize("options", [{}, {"released_draws": 2, "min_count": 1}, {"mechanism": "geometric"}], ids=str)
-def test_rows_have_the_posterior_of_all_tables(adjacency, options, monkeypatch):
-    private = adjacency == "add-remove"
-    output = released(adjacency=adjacency, **options, **({"n_records": 8} if private else {}))
-    row_prior = np.array([1.5, 0.7])
-    most = 12 if private else 7
-    posterior = TablePosterior(output.observed_table, Beliefs(row_prior=row_prior, n_prior=most if private else None))
-    tables, probabilities, evidence = brute_force(output, most, row_prior)
-    assert posterior.log_evidence == pytest.approx(evidence, abs=1e-7)
-    draws = posterior.draw(20_000, np.random.default_rng(1))
-    assert draws.counts.shape == draws.shares.shape == (20_000, 2, 2)
-    place = {tuple(map(int, table)): i for i, table in enumerate(tables.reshape(-1, 4))}
-    drawn = draws.counts.reshape(-1, 4).tolist()
-    seen = np.bincount([place[tuple(table)] for table in drawn], minlength=len(tables))
-
-    def p_value(posterior):
-        rare = posterior * len(drawn) < 10
-        observed, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, posterior * len(drawn)))
-        return chi2.sf(np.sum((observed - expected) ** 2 / np.maximum(expected, 1e-9)), len(expected) - 1)
-
-    assert p_value(probabilities) > 1e-6
-    # With other beliefs about the rows it is another distribution.
-    assert p_value(brute_force(output, most, np.array([1.5, 3.0]))[1]) < 1e-6
-    estimates_are_those_of(tables, probabilities, posterior.estimate([0.8]))
-
-
-def estimates_are_those_of(tables, probabilities, found):
-    counts = tables.reshape(len(tables), -1)
-    first = counts + PRIOR.ravel()
-    size = np.repeat((tables + PRIOR).sum(axis=-1), 2, axis=-1)
-    means, shares = probabilities @ counts, probabilities @ (first / size)
-    np.testing.assert_allclose(found.count_means, means, rtol=1e-8)
-    np.testing.assert_allclose(found.count_sds, np.sqrt(probabilities @ counts**2 - means**2), rtol=1e-7, atol=1e-7)
-    np.testing.assert_allclose(found.share_means, shares, rtol=1e-8)
-    squares = probabilities @ (first * (first + 1) / (size * (size + 1)))
-    np.testing.assert_allclose(found.share_sds, np.sqrt(squares - shares**2), rtol=1e-7)
-    for end, level in enumerate([0.1, 0.9]):
-        ends = found.share_intervals[0, :, end]
-        below = [probabilities @ betainc(a, b, q) for a, b, q in zip(first.T, (size - first).T, ends, strict=True)]
-        # Ends of intervals are those of draws, because totals of rows are not known.
-        np.testing.assert_allclose(below, level, atol=5 * np.sqrt(0.09 / 20_000) + 1e-3)
-        for x, k in zip(counts.T, found.count_intervals[0, :, end], strict=True):
-            assert probabilities @ (x <= k) >= level - 1e-9
-            assert probabilities @ (x < k) < level + 1e-9
-
-
-def test_a_private_number_of_a_single_row():
-    with pm.Model():
-        p = pm.Dirichlet("p", a=[1.0, 2.0, 0.5])
-        pm.Multinomial("x", n=9, p=p, observed=[5, 3, 1])
-        release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", adjacency="add-remove")
-    output = open_release(release).tables["p"]
-    weights = np.arange(16.0) ** 2
-    posterior = TablePosterior(output.observed_table, Beliefs(n_prior=weights))
-    x = np.array([x for x in itertools.product(range(16), repeat=3) if sum(x) <= 15], dtype=float)
-    prior, n = np.array([1.0, 2.0, 0.5]), x.sum(axis=1)
-    with np.errstate(divide="ignore"):
-        logs = np.log(weights[n.astype(int)] / weights.sum()) + output.mechanism.log_likelihood(output.published[0], x)
-    logs += gammaln(n + 1) + gammaln(3.5) - gammaln(n + 3.5)
-    logs += np.sum(gammaln(x + prior) - gammaln(x + 1) - gammaln(prior), axis=1)
-    assert posterior.log_evidence == pytest.approx(logsumexp(logs), abs=1e-9)
-    means = np.exp(logs - logsumexp(logs)) @ x
-    drawn = posterior.draw(20_000, np.random.default_rng(1)).counts
-    assert np.all(np.abs(drawn.mean(axis=0) - means) < 5 * drawn.std(axis=0) / np.sqrt(20_000))
 
 
 def test_noise_that_is_known_at_integers_only_is_not_summed_over_too_many(monkeypatch):
@@ -144,7 +43,7 @@ UNLIKELY = {
 }
 
 
-@pytest.mark.parametrize(("n", "prior"), [(8, 1e15), (8, 1e300), (10**7, 1e15)])
+@pytest.mark.parametrize(("n", "prior"), [(8, 1e15), (8, 1e30), (8, 1e300), (10**7, 1e15)])
 def test_priors_that_leave_evidence_no_digits_are_refused(n, prior):
     output = noisy([5, 3], n, 0.01, [prior, 1e-3])
     for infer in (dirdp.estimate, dirdp.analyse):
@@ -179,13 +78,3 @@ def test_outputs_that_nearly_contradict_what_is_known_have_their_distribution(ca
     assert np.all((found.share_intervals >= 0) & (found.share_intervals <= 1))
     drawn = dirdp.analyse(output, 20, random_seed=1, progressbar=False)["latent_counts"]["p"].values
     assert np.all(drawn.reshape(80, -1).sum(axis=1) == n)
-
-
-@pytest.mark.parametrize(
-    "output",
-    [noisy([3, 1], 4, prior=[1e30, 1.0]), noisy([3, 1], 4, prior=[1e99, 1e-99])],
-)
-def test_what_nothing_explains_is_one_error(output):
-    for verb in (dirdp.estimate, dirdp.analyse):
-        with pytest.raises(ArgumentError, match="far too large"):
-            verb(output, progressbar=False)

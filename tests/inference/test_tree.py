@@ -1,7 +1,6 @@
 """Trees of sums, against brute force over all totals and tables, and against sums for each total by itself."""
 
 import json
-from itertools import product
 from time import process_time
 
 import numpy as np
@@ -20,13 +19,10 @@ from .posteriors import (
     PRIOR,
     brute_force,
     dirichlet,
-    drawn,
     geometric,
     log_convolved,
     of_private_total,
-    of_rows,
     row,
-    simulated,
 )
 
 MOST = 12
@@ -50,12 +46,6 @@ def log_evidences(posterior, low, high):
     return group.logs(low, high) + posterior.log_normaliser(np.arange(low, high + 1.0))
 
 
-@pytest.mark.parametrize("name", ["dirichlet", "geometric", "far away", "sharp"])
-def test_evidence_for_every_total(name):
-    posterior = row(name, total=MOST)
-    np.testing.assert_allclose(log_evidences(posterior, 0, MOST), evidences(posterior), rtol=1e-12, atol=1e-10)
-
-
 @pytest.mark.parametrize("total", [4000, 60_000])
 def test_one_band_of_totals_continues_the_other(total):
     """Bands with tilts of their own against a tilt for each total."""
@@ -64,14 +54,6 @@ def test_one_band_of_totals_continues_the_other(total):
     totals = np.random.default_rng(1).integers(total // 2, total, 6)
     expected = [posterior.at(int(n)).log_evidence for n in totals]
     np.testing.assert_allclose(found[totals - total // 2], expected, rtol=0, atol=1e-8)
-
-
-def test_totals_that_are_some_thousand_nats_less_probable():
-    posterior = RowPosterior(alpha=np.ones(3), total=300, log_likelihood=geometric(np.array([150.0, 40.0, 9.0]), 0.05))
-    totals = np.array([0, 150, 199, 240, 300])
-    expected = [posterior.at(int(n)).log_evidence for n in totals]
-    assert min(expected) < -1000
-    np.testing.assert_allclose(log_evidences(posterior, 0, 300)[totals], expected, rtol=1e-12)
 
 
 def test_one_tilt_serves_no_total_that_one_far_wider_cell_was_cut_off_for():
@@ -109,60 +91,6 @@ def test_a_private_total():
         np.testing.assert_allclose(found.values[0], expected, rtol=1e-9, atol=1e-15)
         joint = (mass[:, None] * every)[total.low :, found.low : found.low + found.values.shape[1]]
         np.testing.assert_allclose(found.values[1:], joint, rtol=1e-8, atol=1e-15)
-
-
-def test_rows_that_share_a_total():
-    first = row("geometric", total=MOST)
-    second = RowPosterior(alpha=[0.5, 0.4], total=MOST, log_likelihood=dirichlet([0.2, 0.8], 0.5, [1.0, 1.0]))
-
-    def second_factor(n):
-        return gammaln(0.5 * n + 2)
-
-    root, groups = of_rows([first, second], MOST, [1.0, 2.0], [lambda n: 0 * n, second_factor])
-    # Dirichlet-multinomial distribution of the two totals with parameters 1 and 2.
-    prior = np.log(TOTALS[::-1] + 1) - np.log((MOST + 1) * (MOST + 2) / 2)
-    logs = prior + evidences(first) + (evidences(second) + second_factor(TOTALS))[::-1]
-    mass = np.exp(logs - logsumexp(logs))
-    evidence, total = root.distribution
-    assert evidence == pytest.approx(logsumexp(logs), abs=1e-9)
-    of_first, of_second = root.group.child_pmfs(total)
-    np.testing.assert_allclose(
-        of_first.values[0], mass[of_first.low : of_first.low + of_first.values.shape[1]], rtol=1e-8
-    )
-    assert of_second.part(0).mean_and_sd[0] == pytest.approx(MOST - mass @ TOTALS, abs=1e-9)
-    tables = drawn(root, groups, 50_000, np.random.default_rng(3))
-    assert np.all(tables[0].sum(axis=1) + tables[1].sum(axis=1) == MOST)
-    seen = np.bincount(tables[0].sum(axis=1), minlength=MOST + 1)
-    assert chisquare(seen, 50_000 * mass).pvalue > 1e-6
-    flat = np.exp(logs - prior - logsumexp(logs - prior))
-    assert chisquare(seen, 50_000 * flat).pvalue < 1e-6
-
-
-def test_guaranteed_least_counts_of_rows():
-    rows = [row("geometric", total=MOST - 3, least=1), row("dirichlet", total=MOST - 3, least=1)]
-    root, groups = of_rows(rows, MOST, log_factors=[lambda n: 0 * n, factor])
-    logs = evidences(rows[0], 3) + (evidences(rows[1], 3) + factor(TOTALS))[::-1]
-    mass = np.exp(logs - logsumexp(logs))
-    first, _ = root.group.child_pmfs(root.distribution[1])
-    assert first.part(0).mean_and_sd[0] == pytest.approx(mass @ TOTALS, abs=1e-9)
-    assert min(table.min() for table in drawn(root, groups, 500, np.random.default_rng(3))) >= 1
-
-
-@pytest.mark.parametrize("total", [500, 20_000])
-def test_larger_rows_are_near_the_truth(total):
-    """Noise on every cell: row totals are known to about the noise."""
-    rng = np.random.default_rng(4)
-    _, x = simulated(6, total, 2.0, rng)
-    x = x.reshape(2, 3)
-    z = x + rng.laplace(size=x.shape) * 4
-    rows = [RowPosterior(alpha=np.ones(3), total=total, log_likelihood=geometric(cells, 4.0)) for cells in z]
-    root, groups = of_rows(rows, total)
-    means, sds = zip(*(one.part(0).mean_and_sd for one in root.group.child_pmfs(root.distribution[1])), strict=True)
-    # Of the sum of three noises, and of the other three, both are known of one number.
-    assert 5 < min(sds) <= max(sds) < 9
-    assert np.all(np.abs(means - x.sum(axis=1)) < 4 * np.array(sds))
-    tables = drawn(root, groups, 500, rng)
-    np.testing.assert_allclose(tables[0].sum(axis=1).mean(), means[0], atol=5 * sds[0] / np.sqrt(500))
 
 
 def test_rows_that_are_nearly_empty_are_drawn_too():
@@ -218,94 +146,6 @@ def test_a_likelihood_that_is_no_number_is_refused(bad):
         _ = of_private_total(posterior).distribution
 
 
-CASES = {
-    "flat": ([1.0, 1, 1], [2.0, 5, 1], 1.5, 0, 0),
-    "uneven": ([0.3, 2, 0.9], [-3.0, 7, 1], 2.0, 0, 3),
-    "few in the prior": ([0.1, 0.2, 0.3], [1.0, 4, 0], 2.0, 0, 1),
-    "one in all": ([0.4, 0.6], [3.0, 2], 3.0, 0, 0),
-    "a little more than one in all": ([0.5, 0.52], [3.0, 2], 3.0, 0, 0),
-    "at least one": ([1.0, 3, 1], [2.0, 5, 1], 1.0, 1, 4),
-    "much noise": ([2.0, 2, 2], [40.0, -30, 5], 100.0, 0, 0),
-}
-
-
-def all_tables(alpha, z, scale, least, least_total, most):
-    """Tables of all totals, which are as likely as one another, and their probabilities."""
-    tables = np.array(list(product(range(most + 1), repeat=len(alpha))))
-    totals = tables.sum(axis=1)
-    tables = tables[(totals >= least_total) & (totals <= most) & (tables.min(axis=1) >= least)]
-    logs = (gammaln(tables + alpha) - gammaln(tables + 1) - np.abs(np.array(z) - tables) / scale).sum(axis=1)
-    logs += gammaln(tables.sum(axis=1) + 1) - gammaln(tables.sum(axis=1) + np.sum(alpha))
-    return tables, np.exp(logs - logsumexp(logs))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_flat_private_total_against_all_tables(name):
-    alpha, z, scale, least, least_total = CASES[name]
-    tables, probabilities = all_tables(np.array(alpha), z, scale, least, least_total, 12)
-    posterior = RowPosterior(alpha=alpha, total=12, log_likelihood=geometric(z, scale), least=least)
-    root = of_private_total(posterior, lambda n: np.where(n >= least_total, 0.0, -np.inf))
-    _, total = root.distribution
-    expected = np.bincount(tables.sum(axis=1), probabilities, 13)
-    np.testing.assert_allclose(total.values[0], expected[total.low : total.low + len(total.values[0])], rtol=1e-10)
-    for cell, found in enumerate(root.group.child_pmfs(total)):
-        expected = np.bincount(tables[:, cell], probabilities, 13)
-        expected = expected[found.low : found.low + found.values.shape[1]]
-        np.testing.assert_allclose(found.values[0], expected, rtol=1e-8, atol=1e-15)
-
-    drawn = root.draw_below(20_000, np.random.default_rng(1))
-    seen = np.zeros((13,) * len(alpha))
-    np.add.at(seen, tuple(drawn.T), 1)
-    observed, expected = seen[tuple(tables.T)], 20_000 * probabilities
-    assert observed.sum() == 20_000
-    often = expected > 10
-    observed, expected = (np.append(x[often], x[~often].sum() + 1e-9) for x in (observed, expected))
-    assert chisquare(observed, expected * observed.sum() / expected.sum()).pvalue > 1e-6
-    # Uniform tables would be noticed.
-    wrong = np.full(len(tables), 20_000 / len(tables))
-    assert chisquare(seen[tuple(tables.T)], wrong).pvalue < 1e-6
-
-
-@pytest.mark.parametrize("scale", [3.0, 100.0])
-def test_draws_of_a_private_total_have_the_moments_of_sums_over_totals(scale):
-    """Sums over totals are those of rows with known totals, one after the other."""
-    z = np.array([50.0, 200, -20, 13])
-    posterior = RowPosterior(alpha=[1, 0.5, 1, 3], total=int(z.sum() + 20 * scale), log_likelihood=geometric(z, scale))
-    root = of_private_total(posterior)
-    _, total = root.distribution
-    mean, sd = total.part(0).mean_and_sd
-    totals = np.arange(int(total.low), int(total.low) + len(total.values[0]), max(1, int(sd / 20)))
-    logs = np.array([posterior.at(int(n)).log_evidence for n in totals])
-    constant = np.log(total.values[0][totals - total.low]) - logs
-    np.testing.assert_allclose(constant, constant.mean(), atol=1e-8)
-    drawn = root.draw_below(20_000, np.random.default_rng(2)).sum(axis=1)
-    assert drawn.mean() == pytest.approx(mean, abs=5 * sd / np.sqrt(20_000))
-    assert drawn.std() == pytest.approx(sd, rel=0.05)
-    # Draws stand in no order.
-    assert abs(np.corrcoef(drawn[1:], drawn[:-1])[0, 1]) < 0.05
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("d", "total", "scale", "alpha"),
-    [
-        (2, 10**9, 1e8, 1.0),
-        (4, 2 * 10**6, 1e5, 1.0),
-        (1000, 200_000, 2.0, 1.0),
-        (6, 10**5, 1e3, 0.01),
-        (3, 0, 1.0, 1.0),
-    ],
-)
-def test_wide_noise_and_large_tables(d, total, scale, alpha):
-    posterior = RowPosterior(alpha=np.full(d, alpha), total=total, log_likelihood=geometric(np.zeros(d), scale))
-    tree = CountTree([posterior], [np.zeros_like], total, lambda n: np.zeros(np.shape(n)), None).summable
-    drawn = tree.counts(50, np.random.default_rng(1))[:, 0]
-    assert drawn.shape == (50, d)
-    assert drawn.min() >= 0
-    # What a count in units is of is as wide as they are.
-    assert drawn.sum(axis=1).max() <= total + d * (tree.unit - 1)
-
-
 @pytest.mark.parametrize(
     ("d", "total", "scale", "alpha"),
     [
@@ -357,12 +197,6 @@ def test_the_search_for_modes_and_windows():
     found, top = largest(lambda x: -np.abs(x - modes) / scales, least, most)
     np.testing.assert_array_equal(found, modes)
     assert np.all(top == 0)
-
-
-def test_a_distribution_without_its_ends():
-    posterior = Pmf(5, np.array([1e-15, 0.2, 0.5, 0.3, 1e-15]))
-    shorter = posterior.trimmed(1e-12)
-    assert (shorter.low, shorter.values.tolist()) == (6, [0.2, 0.5, 0.3])
 
 
 @pytest.mark.thorough

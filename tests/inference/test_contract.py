@@ -1,0 +1,256 @@
+"""Every likelihood of rows and every posterior of tables, by every mechanism, against sums over all tables of counts.
+
+Likelihoods are those of definitions and of SciPy; nothing of the library is used but its draws.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import betainc, gammaln, logsumexp, xlogy
+from scipy.stats import chisquare, dirichlet, dirichlet_multinomial, dlaplace, laplace
+
+from pymc_dirdp.inference.noisy_rows import noisy_rows, private_total
+from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
+from pymc_dirdp.inference.tables import posterior_of
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
+from pymc_dirdp.papers.hellinger import HellingerMechanism
+from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
+from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.privacy.people import Contribution
+from pymc_dirdp.sampling.exact import urn_counts
+
+# The counts of one row, of two rows, and of two rows in each of which everybody has one record.
+COUNTS = {"row": np.array([7, 4, 1]), "rows": np.array([[2, 1], [1, 3]]), "blocks": np.array([[4, 1], [2, 3]])}
+PRIORS = {shape: np.array([1.0, 0.5, 2.0] if shape == "row" else [[1.0, 0.5], [2.0, 1.0]]) for shape in COUNTS}
+ROW_PRIOR = np.array([1.5, 0.7])
+# A private number of records is at most this.
+MOST = {"row": 14, "rows": 9}
+
+
+# Logarithms of the probability of one output given a table of counts, by the definition of each mechanism.
+
+
+def of_noise(log_pmf):
+    return lambda output, x, steps: log_pmf(output - x).sum()
+
+
+def discrete_gaussian(noise, sigma=2.0):
+    k = np.arange(-300, 301)
+    return -(noise**2) / (2 * sigma**2) - logsumexp(-(k**2) / (2 * sigma**2))
+
+
+def zero_sum(noise, scale=2.0):
+    """Geometric noise that adds up to 0 in each row."""
+    k = np.arange(-400, 401)
+    one = np.exp(-np.abs(k) / scale)
+    total = one
+    for _ in range(noise.shape[1] - 1):
+        total = np.convolve(total, one, mode="same")
+    log = (-np.abs(noise) / scale).sum() - len(noise) * np.log(total[400])
+    return log if np.all(noise.sum(axis=1) == 0) else -np.inf
+
+
+def of_draws(parameters):
+    """A Dirichlet distribution, or the urn."""
+
+    def log_likelihood(output, x, steps):
+        logs = 0.0
+        for y, u in zip(np.atleast_2d(output), np.atleast_2d(parameters(x)), strict=True):
+            if np.any(u <= 0):
+                return -np.inf
+            logs += dirichlet.logpdf(y / y.sum(), u) if steps is None else urn_logpmf(y, u, steps)
+        return logs
+
+    return log_likelihood
+
+
+def urn_logpmf(y, u, steps):
+    return dirichlet_multinomial.logpmf(urn_counts(y, steps), u, steps)
+
+
+def cut_noise(mechanism):
+    """Noise that is listed, added, cut at 0 and N, and completed as the definition of the mechanism says."""
+    noise, q, n = np.arange(-3000, 3001), np.exp(-1 / mechanism.scale), mechanism.n_records
+    if mechanism.noise_kind == "geometric":
+        pmf = (1 - q) / (1 + q) * q ** np.abs(noise)
+    else:
+        # The integral of the density of Laplace from g to g + 1.
+        pmf = laplace.cdf(noise + 1, scale=mechanism.scale) - laplace.cdf(noise, scale=mechanism.scale)
+    cells = [np.bincount(np.clip(count + noise, 0, n), weights=pmf, minlength=n + 1) for count in range(n + 1)]
+
+    def log_likelihood(output, x, steps):
+        probability = 0.0
+        for noisy in itertools.product(range(n + 1), repeat=len(x) - 1):
+            released, left = [], n
+            for z in noisy:
+                released.append(min(z, left) if mechanism.total == "fixed" else z)
+                left = max(left - z, 0)
+            if [*released, left] == list(output):
+                probability += np.prod([cells[count][z] for count, z in zip(x[:-1], noisy, strict=True)])
+        return np.log(probability)
+
+    return log_likelihood
+
+
+def hellinger(mechanism):
+    def log_likelihood(output, x, steps):
+        outcomes, probabilities = mechanism.distribution(x)
+        return np.log(probabilities[np.all(outcomes == output, axis=1)].sum())
+
+    return log_likelihood
+
+
+KINDS = {
+    "geometric": (lambda prior, **o: GeometricMechanism(prior, 2.0, **o), of_noise(lambda z: dlaplace.logpmf(z, 0.5))),
+    "gaussian": (lambda prior, **o: DiscreteGaussianMechanism(prior, 2.0, **o), of_noise(discrete_gaussian)),
+    "zero-sum": (lambda prior, **o: ZeroSumGeometricMechanism(prior, 2.0, **o), None),
+    "urn": (lambda prior, **o: DirichletMechanism(prior + 0.3, 0.4, **o), None),
+    "fast": (lambda prior, **o: DirichletMechanism(prior + 0.3, 0.4, **o), None),
+    "min_count": (lambda prior, **o: DirichletMechanism(prior + 0.3, 0.4, min_count=1, **o), None),
+}
+CASES = [
+    *((kind, shape, private) for kind in KINDS if kind != "zero-sum" for shape in MOST for private in (False, True)),
+    # Its noise tells the number of records, and of each block.
+    *(("zero-sum", shape, False) for shape in COUNTS),
+    *((kind, "row", False) for kind in ("fixed", "wide", "printed", "floored", "floored, printed")),
+    *((kind, "row", False) for kind in ("simplex urn", "simplex fast")),
+    *((kind, "pair", False) for kind in ("hellinger smooth", "hellinger global")),
+]
+
+
+def made(kind, shape, private):
+    """The mechanism, its definition, options of the output, and counts."""
+    counts = np.array([8, 4]) if shape == "pair" else COUNTS[shape]
+    prior = np.array([0.6, 1.0]) if shape == "pair" else PRIORS[shape]
+    n, options = int(counts.sum()), {"adjacency": "add-remove"} if private else {}
+    known = {} if private else {"n_records": n}
+    if shape == "blocks":
+        options["contribution"] = Contribution(1, ("each",))
+    if kind in KINDS:
+        make, definition = KINDS[kind]
+        mechanism = make(prior, **options)
+        if kind == "zero-sum":
+            blocks = (2, 2) if shape == "blocks" else (1, -1)
+            definition = of_noise(lambda noise: np.array(zero_sum(noise.reshape(blocks))))
+        elif definition is None:
+            definition = of_draws(lambda x: 0.4 * x + prior + 0.3)
+            known |= {"steps": 200} if kind == "urn" else {"sampler": "fast"}
+    elif kind.startswith("simplex"):
+        mechanism = SimplexMechanism(24, SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4))
+        definition = of_draws(lambda x: 24 * x / n)
+        known |= {"steps": 200} if "urn" in kind else {"sampler": "fast"}
+    elif kind.startswith("hellinger"):
+        mechanism, known = HellingerMechanism([1.0, 2.0], n, 0.8, sensitivity=kind.split()[1]), {}
+        definition = hellinger(mechanism)
+    else:
+        more = {"total": "printed"} if "printed" in kind else {}
+        more |= {"noise_kind": "laplace"} if "floored" in kind else {}
+        mechanism = TruncatedNoiseMechanism(prior, n, 2.0 if kind in ("fixed", "floored") else 20.0, **more)
+        definition, known = cut_noise(mechanism), {}
+    return mechanism, definition, known, counts, prior
+
+
+def values_of(mechanism, known, counts, draws, seed):
+    """By the mechanism's own methods."""
+    given = {name: known[name] for name in ("sampler", "steps") if name in known}
+    if isinstance(mechanism, SimplexMechanism):
+        shares = counts / counts.sum()
+        return mechanism.sample(shares, protected=[0, 1], released_draws=draws, random_seed=seed, **given)
+    if mechanism.output_kind.releases_for(2) == 1:
+        return np.stack([mechanism.release(counts, random_seed=seed + i) for i in range(draws)])
+    return mechanism.sample(counts, released_draws=draws, random_seed=seed, **given)
+
+
+def every_table(counts, shape, private, least):
+    n, cells = int(counts.sum()), counts.size
+    most = MOST[shape] if private else n
+    tables = np.array([x for x in itertools.product(range(most + 1), repeat=cells - 1) if sum(x) <= most])
+    last = most - tables.sum(axis=1)
+    if private:
+        tables = np.concatenate([np.column_stack([tables, 0 * last + k])[last >= k] for k in range(most + 1)])
+    else:
+        tables = np.column_stack([tables, last])
+    tables = tables[tables.min(axis=1) >= least].reshape(-1, *counts.shape)
+    return tables[np.all(tables.sum(axis=2) == 5, axis=1)] if shape == "blocks" else tables
+
+
+def log_multinomial_dirichlet(x, prior):
+    n, a = x.sum(axis=-1), prior.sum(axis=-1)
+    each = gammaln(x + prior) - gammaln(x + 1) - gammaln(prior)
+    return gammaln(n + 1) + gammaln(a) - gammaln(n + a) + each.sum(axis=-1)
+
+
+@pytest.mark.parametrize("draws", [1, pytest.param(2, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(("kind", "shape", "private"), CASES)
+def test_rows_are_the_sums_over_all_tables(kind, shape, private, draws):
+    mechanism, definition, known, counts, prior = made(kind, shape, private)
+    rng = np.random.default_rng(draws)
+    output = MechanismOutput(mechanism, values_of(mechanism, known, counts, draws, 5), prior=prior, **known)
+    table, rows = output.observed_table, prior.ndim > 1
+    beliefs = Beliefs(n_prior=MOST[shape] if private else None, row_prior=ROW_PRIOR if shape == "rows" else None)
+    tables = every_table(counts, shape, private, table.least)
+    seen = np.array([sum(definition(y, x, output.steps) for y in output.values) for x in tables])
+    # What is believed of the number of records and of the totals of rows.
+    above = np.full(len(tables), -np.log(MOST[shape] + 1) if private else 0.0)
+    if shape == "rows":
+        above += log_multinomial_dirichlet(tables.sum(axis=2), ROW_PRIOR)
+
+    # Given the shares: the value, and expected counts, which are its slopes.
+    posterior = posterior_of(table, beliefs)
+    for concentration in (1.0, 0.1, 0.0):
+        shares = np.maximum(
+            rng.dirichlet(np.full(prior.shape[-1], concentration or 1.0), prior.shape[:-1] or None), 1e-200
+        )
+        if not concentration:
+            # The first cell is empty.
+            shares[..., 0] = 0
+        own = gammaln(tables.sum(axis=-1) + 1) + (xlogy(tables, shares) - gammaln(tables + 1)).sum(axis=-1)
+        logs = seen + above + (own.sum(axis=1) if rows else own)
+        possible = logsumexp(logs) > -np.inf
+        wanted = np.tensordot(np.exp(logs - logsumexp(logs)), tables, 1) if possible else 0 * prior
+        with np.errstate(divide="ignore"):
+            log_shares = np.log(shares)
+        compiled = [noisy_rows(table, beliefs), private_total(table, beliefs)]
+        found = [posterior.likelihood(log_shares), *(one.likelihood(log_shares) for one in compiled if one)]
+        for value, means in [one for one in found if one is not None]:
+            assert value == pytest.approx(logsumexp(logs), rel=1e-9, abs=1e-9)
+            np.testing.assert_allclose(np.reshape(means, prior.shape), wanted, rtol=1e-7, atol=1e-9)
+
+    # With the prior of the shares: the evidence, moments, and ends of intervals.
+    own = log_multinomial_dirichlet(tables, prior)
+    logs = seen + above + (own.sum(axis=1) if rows else own)
+    probabilities = np.exp(logs - logsumexp(logs))
+    assert posterior.log_evidence == pytest.approx(logsumexp(logs), abs=1e-8)
+    found = posterior.estimate([0.8])
+    flat, first = tables.reshape(len(tables), -1), (tables + prior).reshape(len(tables), -1)
+    size = np.broadcast_to((tables + prior).sum(axis=-1, keepdims=True), tables.shape).reshape(flat.shape)
+    means, shares = probabilities @ flat, probabilities @ (first / size)
+    np.testing.assert_allclose(found.count_means, means, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(found.count_sds, np.sqrt(probabilities @ (flat - means) ** 2), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(found.share_means, shares, rtol=1e-7)
+    squares = probabilities @ (first * (first + 1) / (size * (size + 1)))
+    np.testing.assert_allclose(found.share_sds, np.sqrt(squares - shares**2), rtol=1e-6)
+    # Ends of intervals are those of draws where totals of rows are not known.
+    off = 5 * np.sqrt(0.09 / 20_000) + 1e-3 if found.caveat else 1e-7
+    for end, level in enumerate([0.1, 0.9]):
+        ends = found.share_intervals[0, :, end]
+        below = [probabilities @ betainc(a, b, q) for a, b, q in zip(first.T, (size - first).T, ends, strict=True)]
+        np.testing.assert_allclose(below, level, atol=off)
+        for x, k in zip(flat.T, found.count_intervals[0, :, end], strict=True):
+            assert probabilities @ (x < k) - 1e-9 < level <= probabilities @ (x <= k) + 1e-9
+
+    # Draws; of other beliefs they are no draws.
+    drawn = posterior.draw(5_000, rng)
+    place = {x: i for i, x in enumerate(map(tuple, flat.tolist()))}
+    number = [place[x] for x in map(tuple, drawn.counts.reshape(5_000, -1).tolist())]
+    for masses, right in ((probabilities, True), (np.exp(logs + 0.3 * flat[:, 0]), False)):
+        masses = masses / masses.sum()
+        rare = masses < 2e-3
+        often = [np.bincount(number, minlength=len(flat)), 5_000 * masses]
+        observed, expected = (np.append(of[~rare], of[rare].sum() + 1e-9) for of in often)
+        pvalue = chisquare(observed, expected * observed.sum() / expected.sum()).pvalue
+        assert pvalue > 1e-6 if right else pvalue < 1e-3
+    assert np.abs(drawn.shares.reshape(5_000, -1).mean(axis=0) - shares).max() < 0.03
