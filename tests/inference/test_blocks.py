@@ -1,13 +1,11 @@
 """Tables whose output tells how many records each block of rows holds, against all tables there are."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
 import pymc as pm
 import pytest
-from scipy.special import gammaln, logsumexp, xlogy
-from scipy.stats import chi2
+from scipy.special import gammaln
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
@@ -41,52 +39,6 @@ def dirichlet_multinomial(x, prior):
     n, a = x.sum(), prior.sum()
     constant = gammaln(n + 1) + gammaln(a) - gammaln(n + a)
     return constant + np.sum(gammaln(x + prior) - gammaln(prior) - gammaln(x + 1))
-
-
-def all_tables(output):
-    """Every table with five records in each row, and its probability given the output."""
-    x = np.array([[[a, 5 - a], [b, 5 - b]] for a, b in itertools.product(range(6), repeat=2)], dtype=float)
-    logs = np.asarray(output.mechanism.log_likelihood(output.published[0], x, steps=output.steps))
-    for row, prior in ((x[:, 0], PRIOR[0]), (x[:, 1], PRIOR[1])):
-        total, concentration = row.sum(axis=1), prior.sum()
-        logs = logs + gammaln(total + 1) + gammaln(concentration) - gammaln(total + concentration)
-        logs += np.sum(gammaln(row + prior) - gammaln(row + 1) - gammaln(prior), axis=1)
-    return x, np.exp(logs - logsumexp(logs)), float(logsumexp(logs))
-
-
-APPROX = dirdp.ApproxDP(epsilon=4.0, delta=1e-3)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"mechanism": "gaussian", "guarantee": APPROX}, {"mechanism": "dirichlet", "guarantee": APPROX}],
-    ids=str,
-)
-def test_rows_of_known_totals_are_summed_exactly(options):
-    released = output_of(survey(unit="person", **options))
-    output = released.observed_table
-    assert [(rows.tolist(), total) for rows, total in output.blocks] == [([0], 5), ([1], 5)]
-    assert not rows_are_divided(output)
-    posterior = posterior_of(output, Beliefs())
-    assert len(posterior._trees) > 1
-    tables, probabilities, evidence = all_tables(released)
-    assert posterior.log_evidence == pytest.approx(evidence, abs=1e-10)
-    found = posterior.estimate([0.8])
-    means = np.tensordot(probabilities, tables, 1)
-    np.testing.assert_allclose(found.count_means, means.ravel(), rtol=1e-9)
-    sds = np.sqrt(np.tensordot(probabilities, (tables - means) ** 2, 1))
-    np.testing.assert_allclose(found.count_sds, sds.ravel(), rtol=1e-8)
-    shares = (PRIOR + means) / (PRIOR.sum(axis=1) + 5)[:, None]
-    np.testing.assert_allclose(found.share_means, shares.ravel(), rtol=1e-9)
-    assert found.share_intervals.shape == (1, 4, 2)
-    draws = posterior.draw(20_000, np.random.default_rng(2))
-    assert draws.counts.shape == draws.shares.shape == (20_000, 2, 2)
-    seen = np.bincount(6 * draws.counts[:, 0, 0] + draws.counts[:, 1, 0], minlength=36)
-    rare = 20_000 * probabilities < 5
-    pairs = [(s[~rare], s[rare].sum()) for s in (seen, 20_000 * probabilities)]
-    observed, expected = (np.append(*pair) for pair in pairs)
-    assert chi2.sf(np.sum((observed - expected) ** 2 / np.maximum(expected, 1e-9)), len(expected) - 1) > 1e-6
-    np.testing.assert_allclose(draws.shares.mean(axis=0), shares, atol=0.02)
 
 
 def test_blocks_of_several_rows_are_put_into_the_order_of_the_table():
@@ -135,20 +87,6 @@ def test_without_known_totals_the_posterior_is_in_one_piece():
     one = output_of(survey(contribution=2)).observed_table
     assert isinstance(posterior_of(one, Beliefs()), TablePosterior)
     assert [total for _, total in one.blocks] == [10]
-
-
-@pytest.mark.parametrize("shares", [[[0.3, 0.7], [0.9, 0.1]], [[0.0, 1.0], [0.5, 0.5]]])
-def test_the_likelihood_of_shares_is_that_of_each_block(shares):
-    released = output_of(survey(unit="person"))
-    posterior, shares = posterior_of(released.observed_table, Beliefs()), np.array(shares)
-    with np.errstate(divide="ignore"):
-        value, means = posterior.likelihood(np.log(shares))
-    x = np.array([[[a, 5 - a], [b, 5 - b]] for a, b in itertools.product(range(6), repeat=2)], dtype=float)
-    logs = np.asarray(released.mechanism.log_likelihood(released.published[0], x, steps=released.steps))
-    logs = logs + np.sum(xlogy(x, shares) - gammaln(x + 1), axis=(1, 2)) + 2 * gammaln(6)
-    assert value == pytest.approx(logsumexp(logs), rel=1e-12)
-    expected = np.tensordot(np.exp(logs - logsumexp(logs)), x, 1)
-    np.testing.assert_allclose(means, expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "dirichlet"])

@@ -44,14 +44,6 @@ def test_an_effect_is_the_part_that_the_analysis_of_variance_gives_to_its_axes()
         assert effects.orders[effects.groups[index]] == len(subset)
 
 
-def test_coordinates_of_variance_one_make_cells_whose_variance_is_that_of_deviations_from_a_mean():
-    effects = Effects((4, 5))
-    unit = np.eye(20).reshape(20, 4, 5)
-    last = effects.groups == effects.groups[-1, -1]
-    variance = (effects.logits(unit[last.ravel()]) ** 2).sum(axis=0)
-    np.testing.assert_allclose(variance, 3 / 4 * 4 / 5)
-
-
 def test_effects_of_more_than_three_axes_are_one_group():
     effects = Effects((2,) * 6)
     assert len(effects.orders) == 1 + 6 + 15 + 20 + 1
@@ -76,13 +68,6 @@ def test_what_is_not_known_takes_the_scale_of_its_order():
         {"p": np.array([0.0, 1000.0]), "q": np.array([0.0, 0.0])},
     )
     assert shrinkage.scales["q"][1] == pytest.approx(2.0, rel=0.01)
-
-
-def test_without_measurements_the_scales_stay():
-    shrinkage = Shrinkage({"p": np.array([0, 1, 1, 2, 5])})
-    nothing = {"p": np.zeros(5)}
-    assert shrinkage.update(nothing, nothing)
-    np.testing.assert_allclose(shrinkage.scales["p"], [0, 2, 2, 0.5, 0.1])
 
 
 def test_learned_scales_are_those_that_made_the_effects():

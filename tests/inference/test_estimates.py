@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.special import betainc
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
@@ -12,31 +11,7 @@ from pymc_dirdp.inference.tree import Cells, Group, Pmf
 from pymc_dirdp.mechanisms import DiscreteGaussianMechanism, GeometricMechanism
 
 from .exact_shares import below, share_distributions
-from .posteriors import LIKELIHOODS, brute_force, estimate, row
-
-
-@pytest.mark.parametrize("name", LIKELIHOODS)
-def test_against_brute_force(name):
-    posterior = row(name)
-    found = estimate(posterior, prob=[0.5, 0.9])
-    tables, logs, evidence = brute_force(posterior)
-    mass, a0 = np.exp(logs), posterior.alpha.sum() + 12
-    means = (posterior.alpha + mass @ tables) / a0
-    squares = mass @ ((posterior.alpha + tables) * (posterior.alpha + tables + 1)) / (a0 * (a0 + 1))
-    np.testing.assert_allclose(found.share_means, means, atol=1e-12)
-    np.testing.assert_allclose(found.share_sds, np.sqrt(squares - means**2), atol=1e-9)
-    assert found.log_evidence == pytest.approx(evidence, abs=1e-10)
-    for m, prob in enumerate(found.prob):
-        for end, level in enumerate([(1 - prob) / 2, (1 + prob) / 2]):
-            for i in range(3):
-                a = posterior.alpha[i] + tables[:, i]
-                q = found.share_intervals[m, i, end]
-                below = mass @ betainc(a, a0 - a, q)
-                # A share of a cell that is probably empty is 0 to all digits of a double.
-                assert below == pytest.approx(level, abs=1e-8) or (q == 0 and mass @ betainc(a, a0 - a, 1e-290) > level)
-                k = found.count_intervals[m, i, end]
-                assert mass @ (tables[:, i] <= k) >= level - 1e-12
-                assert mass @ (tables[:, i] < k) < level
+from .posteriors import estimate, row
 
 
 def test_probabilities_are_checked():

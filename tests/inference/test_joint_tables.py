@@ -4,7 +4,6 @@ import itertools
 import math
 
 import numpy as np
-import pytensor.tensor as pt
 import pytest
 from scipy.special import gammaln
 from scipy.stats import chisquare, multinomial
@@ -14,7 +13,6 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.joint_tables import JointPosterior, JointTables, RadialPosterior, given_all_others
 from pymc_dirdp.inference.observed_table import Beliefs
 from pymc_dirdp.inference.tables import posterior_of
-from pymc_dirdp.inference.tree import Pmf
 from pymc_dirdp.mechanisms.joint import JointNoise, JointTableMechanism, ZeroSumJointTableMechanism
 from pymc_dirdp.mechanisms.outputs import BlockLikelihood
 from pymc_dirdp.numerics.balls import Ball
@@ -210,16 +208,6 @@ def test_the_likelihood_of_known_shares(zero):
     np.testing.assert_allclose(drawn.reshape(-1, 6).mean(axis=0), wanted, atol=0.1)
 
 
-def test_a_model_of_the_analyst_holds_the_likelihood():
-    shares = PRIOR / PRIOR.sum(axis=1, keepdims=True)
-    value, gradient = posterior_of(OUTPUT.observed_table, Beliefs()).likelihood(np.log(shares))
-    p = pt.as_tensor_variable(shares)
-    logp = dirdp.release_logp(OUTPUT, p)
-    assert logp.eval() == pytest.approx(value, rel=1e-12)
-    np.testing.assert_allclose(pt.grad(logp, p).eval() * shares, gradient, rtol=1e-10)
-    assert dirdp.releases.analyst_model(OUTPUT).point_logps()["p_release"] < 0
-
-
 def test_what_public_verbs_refuse():
     with pytest.raises(ArgumentError, match="Reshape it"):
         dirdp.mechanisms.MechanismOutput(SURVEY, ANSWERS.ravel(), prior=PRIOR.ravel(), n_records=12)
@@ -320,23 +308,6 @@ def test_shells_totals_and_counts(name, are_known):
     prior = np.exp(logs - np.logaddexp.reduce(logs))
     means, sds = prior @ counts, np.sqrt(prior @ counts**2 - (prior @ counts) ** 2)
     assert np.all(np.abs(drawn.mean(axis=0) - means) <= 6 * sds / math.sqrt(4000) + 1e-9)
-
-
-def test_functions_of_a_private_total():
-    """What the moments of shares are made of: expectations of a function of the total for each count."""
-    noisy, alpha = [4, 1], np.array([1.0, 0.3])
-    block = BlockLikelihood(Ball(2, zero_sum=False), np.array(noisy, dtype=float), np.arange(REACH + 1))
-    found = RadialPosterior(block, alpha, None, None)
-    weights = found.weights(np.zeros(REACH + 1))
-    total = found.totals(weights)
-    given = found.cell_pmfs(weights, Pmf(total.low, np.stack([total.values, total.values / (1 + total.numbers)])))
-    _, counts, logs = shells_by_enumeration(False, noisy, alpha, None)
-    logs = logs - falling(counts.sum(axis=1))
-    posterior = np.exp(logs - np.logaddexp.reduce(logs))
-    for column, cell in zip(counts.T, given, strict=True):
-        for count, value in zip(cell.numbers, cell.values[1], strict=True):
-            wanted = posterior[column == count] @ (1 / (1 + counts[column == count].sum(axis=1)))
-            assert value == pytest.approx(wanted, rel=1e-9, abs=1e-15)
 
 
 def test_shells_refuse():

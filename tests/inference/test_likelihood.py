@@ -181,22 +181,6 @@ def test_what_is_impossible_has_no_likelihood():
     assert likelihood(pair(posterior(0)), np.log([[0.5, 0.5]]))[1].tolist() == [[0.0, 0.0]]
 
 
-def test_an_impossible_output_has_no_likelihood_whatever_the_table():
-    """The library gives -inf, and zeros for the counts."""
-    prior = np.ones((2, 2))
-    output = MechanismOutput(GeometricMechanism(prior, 2.0), np.array([[3.0, 1], [2, 2]]), prior=prior, n_records=8)
-    table_of = posterior_of(output.observed_table, Beliefs())
-    for rows, tree in table_of._trees:
-        tree.posteriors = [
-            replace(row, log_likelihood=lambda counts, cells: np.where(counts < 9, -np.inf, 0.0) + 0 * cells)
-            for row in tree.posteriors
-        ]
-        assert len(rows) == 2
-    value, means = table_of.likelihood(np.log(prior / 2))
-    assert value == -np.inf
-    assert means.tolist() == [[0.0, 0.0], [0.0, 0.0]]
-
-
 @pytest.mark.parametrize("rows", [1, 2])
 @pytest.mark.parametrize("private", [False, True])
 def test_trees_in_units_are_off_by_the_square_of_the_unit(private, rows):

@@ -88,11 +88,6 @@ def expected_at(problem, posterior, x, scales):
     return problem.marginals(posterior.tables(scales * x))
 
 
-def test_tables_and_coordinates_are_inverse(problem, posterior):
-    for name, table in posterior.tables(posterior.coordinates(problem.truth)).items():
-        np.testing.assert_allclose(table, problem.truth[name], rtol=1e-12)
-
-
 def test_the_objective_is_minus_the_logarithm_of_the_stated_densities(problem, measurements, posterior):
     scales, x, other = points(posterior)
     of_sample = problem.marginals(problem.truth)

@@ -200,15 +200,6 @@ def test_intervals_hold_shares_of_declared_rows(monkeypatch):
     assert declared_coverage(15, fixed_scales=True) < 0.87
 
 
-def test_walkers_leave_the_sides_where_they_start():
-    """A cell that noise hides: the density falls slowly on one side and steeply on the other."""
-    noisy = np.array([500.0, 310.0, 130.0, 70.0, 2.0, -12.0])
-    drawn = posterior((6,), [Measurement(("a",), noisy, 900.0)], 1000).draw(4000, np.random.default_rng(4))
-    assert drawn.effective > 200
-    assert 0.8 < drawn.acceptance <= 1
-    assert np.mean(drawn.counts[:, 5] < 10) > 0.2
-
-
 def test_no_records_and_what_does_not_fit():
     empty = posterior((2, 3), [Measurement(("a", "b"), np.zeros((2, 3)), 4.0)], 0).estimate([0.5])
     np.testing.assert_allclose(empty.share_means, 1 / 3, atol=0.05)

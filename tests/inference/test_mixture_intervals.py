@@ -132,21 +132,6 @@ def test_what_the_fit_misses_in_a_single_pair_widens_the_intervals_of_that_pair(
     np.testing.assert_array_equal(missed.estimate([0, 3], [0.5]).share_sds, errors.estimate([0, 3], [0.5]).share_sds)
 
 
-def test_intervals_of_three_columns_are_those_of_a_bootstrap_that_says_so():
-    shares = []
-    for seed in range(2):
-        rng = np.random.default_rng([56, seed])
-        truth = population(rng)
-        _, noisy = measured(truth, 20.0, 3_000, rng)
-        errors = FitErrors.of(noisy, fit_mixture(noisy, seed), seed)
-        for columns in itertools.combinations(range(len(LENGTHS)), 3):
-            found = errors.estimate(columns, [0.95])
-            (low, high), share = found.share_intervals[0].T, truth.table(columns).ravel()
-            shares.append(np.mean((low <= share) & (share <= high)))
-            assert "bootstrap" in found.caveat
-    assert 0.92 <= np.mean(shares) <= 0.99
-
-
 def test_columns_may_come_in_any_order_and_a_column_of_one_category_changes_nothing():
     rng = np.random.default_rng(5)
     truth = population(rng, (3, 1, 2, 4))

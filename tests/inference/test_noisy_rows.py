@@ -150,16 +150,6 @@ def test_lists_of_many_records_are_the_sums_of_any_row(kind):
         np.testing.assert_allclose(means[0], given.count_means, rtol=1e-8, atol=1e-8)
 
 
-def test_lists_that_are_long_or_not_concave_are_left_to_other_sums():
-    rng = np.random.default_rng(7)
-    far = goldens.released("draw", np.array([10**6, 10**6]), 20, False, rng, np.ones(2)).observed_table
-    assert noisy_rows(far, Beliefs()) is None
-    output = goldens.released("draw", np.array([5, 9]), 2, False, rng, np.ones(2)).observed_table
-    (seen,) = output.row_likelihoods()[0]
-    object.__setattr__(seen, "cell_loglik", lambda x, cells: 0.1 * (x - 3.0) ** 2 + 0 * cells)
-    assert noisy_rows(output, Beliefs()) is None
-
-
 # Coefficients that are known before the probabilities
 
 

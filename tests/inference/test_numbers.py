@@ -137,19 +137,6 @@ def test_a_rule_that_is_wrong_at_one_node_is_noticed():
     np.testing.assert_allclose(wrong.log_totals[1:], every.log_totals[1:], rtol=0, atol=1e-11)
 
 
-def test_lists_that_are_taken_and_weighted_are_the_same_distributions():
-    _, blocks = both("smooth", 60_000)
-    some = blocks.take(np.array([2, 0]))
-    np.testing.assert_array_equal(some.means, blocks.means[[2, 0]])
-    np.testing.assert_array_equal(some.variances, blocks.variances[[2, 0]])
-    again = blocks.weighted(blocks.masses)
-    np.testing.assert_allclose(again.means, blocks.means, rtol=1e-14)
-    levels = count_quantiles(LEVELS, blocks)
-    np.testing.assert_array_equal(count_quantiles(LEVELS, some), levels[:, [2, 0]])
-    tilted = blocks.at(1e-5).at(0.0)
-    np.testing.assert_array_equal(tilted.log_totals, blocks.log_totals)
-
-
 @pytest.mark.parametrize("size", [1, 3, 50])
 def test_rough_moments_are_near(size):
     """Near enough for a search, at tilts that were searched for and at ones that were not."""
@@ -181,10 +168,3 @@ def test_only_numbers_that_others_leave_room_for_are_listed():
     # What the windows of the others leave is less than what all of their numbers do, but never nothing.
     found = numbers.at(0.0, room=lambda lows, highs: (lows, 2000 - (lows.sum() - lows)))
     assert found.highs.tolist() == [2000, 2000]
-
-
-def test_single_numbers_have_no_variance():
-    lists = Lists.whole(np.array([3, 10]), np.array([1, 2]), np.array([-5.0, 0.0, 0.0]))
-    assert lists.means.tolist() == [3.0, 10.5]
-    assert lists.variances.tolist() == [0.0, 0.25]
-    assert lists.log_totals.tolist() == [-5.0, pytest.approx(np.log(2))]

@@ -171,19 +171,6 @@ def test_a_total_is_not_called_impossible_before_the_counts_are_found():
     assert log_sum_of_products(alone) == pytest.approx(np.log(first.sum()), abs=1e-9)
 
 
-def test_a_million_records_in_two_cells_against_the_plain_sum():
-    posterior = released(2, 10**6, 1e-3, 0.01, 4)
-    x = np.arange(10**6 + 1.0)
-    weights = posterior.log_weight(x, np.zeros(len(x), dtype=int)) + posterior.log_weight(
-        10**6 - x, np.ones(len(x), dtype=int)
-    )
-    mass = np.exp(weights - weights.max())
-    mean = mass @ x / mass.sum()
-    assert posterior.means[0] == pytest.approx(mean, rel=1e-11)
-    assert posterior.variances[0] == pytest.approx(mass @ (x - mean) ** 2 / mass.sum(), rel=1e-9)
-    assert log_sum_of_products(posterior) == pytest.approx(weights.max() + np.log(mass.sum()), rel=0, abs=1e-9)
-
-
 def test_one_cell_far_wider_than_all_others_together():
     """Sums of the small cells decide; the wide one takes what they leave."""
     z = np.array([7e5, 1e5 + 20.0, 1e5 - 25.5, 1e5 + 15.0])

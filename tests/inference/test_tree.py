@@ -6,23 +6,19 @@ from time import process_time
 import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
-from scipy.stats import chisquare
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.numbers import largest
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tables import CountTree
-from pymc_dirdp.inference.tree import Cells, Group, Pmf
+from pymc_dirdp.inference.tree import Cells, Group
 
 from . import goldens
 from .posteriors import (
-    PRIOR,
-    brute_force,
     dirichlet,
     geometric,
     log_convolved,
     of_private_total,
-    row,
 )
 
 MOST = 12
@@ -31,29 +27,10 @@ TOTALS = np.arange(MOST + 1)
 OF_DRAWS = 5 * np.sqrt(0.09 / 20_000) + 1e-3
 
 
-def factor(totals):
-    """That of a Dirichlet draw with r = 0.3."""
-    return gammaln(0.3 * totals + PRIOR.sum())
-
-
-def evidences(posterior, least=0):
-    return np.array([brute_force(posterior, n)[2] if n >= least else -np.inf for n in TOTALS])
-
-
 def log_evidences(posterior, low, high):
     group = Group(Cells(posterior))
     group.start(total=(low + high) // 2)
     return group.logs(low, high) + posterior.log_normaliser(np.arange(low, high + 1.0))
-
-
-@pytest.mark.parametrize("total", [4000, 60_000])
-def test_one_band_of_totals_continues_the_other(total):
-    """Bands with tilts of their own against a tilt for each total."""
-    posterior = RowPosterior(alpha=np.ones(3), total=total, log_likelihood=dirichlet([0.5, 0.3, 0.2], 0.1, np.ones(3)))
-    found = log_evidences(posterior, total // 2, total)
-    totals = np.random.default_rng(1).integers(total // 2, total, 6)
-    expected = [posterior.at(int(n)).log_evidence for n in totals]
-    np.testing.assert_allclose(found[totals - total // 2], expected, rtol=0, atol=1e-8)
 
 
 def test_one_tilt_serves_no_total_that_one_far_wider_cell_was_cut_off_for():
@@ -63,34 +40,6 @@ def test_one_tilt_serves_no_total_that_one_far_wider_cell_was_cut_off_for():
         totals = np.arange(58_000, 62_001, 400)
         expected = [posterior.at(int(n)).log_evidence for n in totals]
         np.testing.assert_allclose(log_evidences(posterior, 58_000, 62_000)[::400], expected, rtol=0, atol=1e-9)
-
-
-def total_loglik(posterior, log_prior):
-    logs = evidences(posterior) + factor(TOTALS) + log_prior(TOTALS)
-    return logs, np.exp(logs - logsumexp(logs))
-
-
-def test_a_private_total():
-    posterior = row("dirichlet", total=MOST)
-    root = of_private_total(posterior, lambda n: -n / 5, factor)
-    logs, mass = total_loglik(posterior, lambda n: -n / 5)
-    evidence, total = root.distribution
-    assert evidence == pytest.approx(logsumexp(logs), abs=1e-10)
-    np.testing.assert_allclose(total.values[0], mass[total.low :], rtol=1e-9)
-    counts = root.draw_below(50_000, np.random.default_rng(2))
-    seen = np.bincount(counts.sum(axis=1), minlength=MOST + 1)
-    assert chisquare(seen, 50_000 * mass).pvalue > 1e-6
-    # With a flat prior of the total these draws would not do.
-    assert chisquare(seen, 50_000 * total_loglik(posterior, lambda n: 0 * n)[1]).pvalue < 1e-6
-    tables = [brute_force(posterior, n) for n in TOTALS]
-    # Every total by itself is a function of it, too.
-    functions = Pmf(total.low, np.concatenate([total.values, np.diag(total.values[0])]))
-    for cell, found in enumerate(root.group.child_pmfs(functions)):
-        every = [np.bincount(x[:, cell].astype(int), np.exp(log), MOST + 1) for x, log, _ in tables]
-        expected = (mass @ every)[found.low : found.low + found.values.shape[1]]
-        np.testing.assert_allclose(found.values[0], expected, rtol=1e-9, atol=1e-15)
-        joint = (mass[:, None] * every)[total.low :, found.low : found.low + found.values.shape[1]]
-        np.testing.assert_allclose(found.values[1:], joint, rtol=1e-8, atol=1e-15)
 
 
 def test_rows_that_are_nearly_empty_are_drawn_too():

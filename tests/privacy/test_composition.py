@@ -25,18 +25,17 @@ UNEVEN = DirichletMechanism([[0.4, 2.0], [3.0, 1.0]], 0.02)
 REMOVE = DirichletMechanism([1.0, 2.0], 0.1, adjacency="add-remove")
 
 
-def test_one_release_keeps_its_exact_curves():
-    alone = Composition(((SMALL, 1),))
-    assert alone.delta(0.3) == SMALL.delta(0.3)
-    assert alone.epsilon(1e-6) == SMALL.epsilon(1e-6)
-    assert alone.rho(4) == SMALL.rho(4)
-
-
 def test_divergences_add_and_equal_curves_are_counted_together():
     both = Composition(((SMALL, 3), (UNEVEN, 1)))
     assert both.renyi(4) == pytest.approx(3 * SMALL.renyi(4) + UNEVEN.renyi(4), rel=1e-14)
     assert both.rho(4) == pytest.approx(3 * SMALL.rho(4) + UNEVEN.rho(4), rel=1e-14)
     assert both.satisfies(RenyiDP(order=4, epsilon=both.renyi(4)))
+    alone = Composition(((SMALL, 1),))
+    assert (alone.delta(0.3), alone.epsilon(1e-6), alone.rho(4)) == (
+        SMALL.delta(0.3),
+        SMALL.epsilon(1e-6),
+        SMALL.rho(4),
+    )
     spelled = Composition(((SMALL, 1), (DirichletMechanism(np.ones((5, 2)), 0.05), 1), (SMALL, 1)))
     assert spelled.delta(0.4) == Composition(((SMALL, 3),)).delta(0.4)
 

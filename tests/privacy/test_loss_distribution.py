@@ -10,7 +10,7 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.privacy.composition import Composition, _reach
 from pymc_dirdp.privacy.curves import Bounded
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
-from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, _lowest, _Points, discretise
+from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretise
 from tests.oracles import normal_hockey_stick
 
 PAIRS = [
@@ -53,14 +53,6 @@ def test_the_grid_is_never_below_the_curve_and_touches_it(pair):
     for epsilon in (-2.0, -0.5, -0.02):
         expected = -math.expm1(epsilon) + math.exp(epsilon) * back[round(-epsilon / 0.02)]
         assert direct(loss, epsilon) == pytest.approx(expected, rel=1e-8)
-
-
-def test_infinite_losses_of_copies_add_up():
-    curve = np.linspace(0.3, 0.1, 20)
-    loss = discretise(0.1, curve, curve)
-    assert loss.infinite == pytest.approx(0.1)
-    assert ComposedLoss([(loss, 3)]).infinite == pytest.approx(1 - 0.9**3)
-    assert ComposedLoss([(loss, 3)]).delta(50.0) == pytest.approx(1 - 0.9**3)
 
 
 @pytest.mark.parametrize("epsilon", [-1.0, 0.0, 4.0])
@@ -138,34 +130,6 @@ def test_where_a_grid_may_end():
         top = _reach(pair, spread / 16, spread)
         assert pair.delta(top) <= 1e-22
         assert pair.delta(top / 3) > 1e-22
-
-
-def test_parts_one_after_the_other():
-    """Oracle: the moments and the tilted masses of each loss by itself."""
-    rng = np.random.default_rng(3)
-    parts = [
-        LossDistribution(0.1, rng.random(n) * (rng.random(n) < 0.7) + (np.arange(n) == n // 2), 0.1) for n in (1, 7, 25)
-    ]
-    points = _Points.of(parts)
-    for tilt in (0.0, 3.0, 40.0):
-        tilted = points.tilted_masses(tilt)
-        moments, variances = points.log_moments(tilt), points.variances(tilted)
-        for i, (part, places, weights) in enumerate(zip(parts, *points.split(tilted), strict=True)):
-            raised = part.masses * np.exp(tilt * losses_of(part))
-            assert moments[i] == pytest.approx(math.log(raised.sum()), rel=1e-12)
-            np.testing.assert_allclose(weights, (raised / raised.sum())[part.masses > 0], rtol=1e-12)
-            np.testing.assert_allclose(0.1 * places, losses_of(part)[part.masses > 0])
-            mean = float(np.sum(raised * losses_of(part)) / raised.sum())
-            spread = float(np.sum(raised * (losses_of(part) - mean) ** 2) / raised.sum())
-            assert variances[i] == pytest.approx(spread, rel=1e-9, abs=1e-12)
-
-
-def test_the_lowest_point_is_walked_to():
-    points = list(range(20))
-    for lowest in points:
-        asked = []
-        assert _lowest(lambda x, lowest=lowest, asked=asked: asked.append(x) or abs(x - lowest), points) == lowest
-        assert len(set(asked)) <= abs(lowest - 10) + 3
 
 
 def test_many_different_parts_are_looked_at_few_times():

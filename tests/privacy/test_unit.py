@@ -307,12 +307,9 @@ def composed_by_density(epsilon, a, r, times):
     ("a", "rows", "r_unit", "r_contribution"),
     [
         (1.0, 2, 0.0721, 0.0439),
-        (1.0, 5, 0.0519, 0.0176),
         (1.0, 10, 0.0388, 0.0088),
         (1.0, 50, 0.0183, 0.0018),
         (5.0, 2, 0.2374, 0.1586),
-        (5.0, 5, 0.1558, 0.0634),
-        (5.0, 10, 0.1115, 0.0317),
         (5.0, 50, 0.0503, 0.0063),
     ],
 )
@@ -351,16 +348,6 @@ def test_calibration_of_a_person_is_safe_and_tight(target, contribution, strateg
     assert mechanism.satisfies(target)
     assert not DirichletMechanism(mechanism.alpha, mechanism.r * (1 + 1e-8), **setting).satisfies(target)
     assert mechanism.contribution == Contribution.of(contribution).fitted((2, 3))
-
-
-@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-def test_algorithm_1_uses_the_sensitivities_of_a_person(adjacency):
-    target, person = RenyiDP(order=3, epsilon=0.2), Contribution(2, ("each",))
-    setting = {"prior": np.ones((4, 3)), "mechanism": Dirichlet(strategy="algorithm-1"), "adjacency": adjacency}
-    assert calibrate(target, contribution=person, **setting).satisfies(target)
-    single = calibrate(target, **setting)
-    claim = DirichletMechanism(single.alpha, single.r, contribution=person, adjacency=adjacency)
-    assert not claim.satisfies(target)
 
 
 def test_adding_to_the_prior_keeps_the_smallest_cells():
