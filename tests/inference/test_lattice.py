@@ -90,23 +90,6 @@ def test_three_ways_to_sum_agree(d, rows):
                 assert np.all(np.abs(found[k] - expected[k]) < accuracy * np.maximum(1, (10 * sd) ** k))
 
 
-@pytest.mark.parametrize("d", [10])
-def test_functions_of_a_sum_are_said_of_each_number(d):
-    """Bumps near the mean and far from it, and a constant: by three ways."""
-    whole, nodes, (products,) = three_ways(d, 1)
-    mean, sd = whole.lists.means.sum(), np.sqrt(whole.lists.variances.sum())
-    low = np.array([int(mean - 5 * sd)])
-    x = low[0] + np.arange(int(10 * sd))
-    known = np.stack([np.exp(-(((x - mean - a * sd) / (b * sd)) ** 2)) for a, b in ((0, 1), (1, 0.1), (-2, 0.5))])
-    known = known[:, None]
-    expected = [summed(products, masses) for masses in products.cell_masses(low, known)]
-    for sums in (whole, nodes):
-        for masses, exact in zip(sums.cell_masses(low, known), expected, strict=True):
-            for k, (one, other) in enumerate(zip(summed(sums, masses), exact, strict=True)):
-                scale = np.maximum(1, (10 * np.sqrt(whole.lists.variances)) ** k)
-                assert np.all(np.abs(one - other) < 1e-11 * scale)
-
-
 @pytest.mark.parametrize("kind", [Convolved, Sums])
 def test_what_is_said_of_a_sum_is_said_of_each_number(kind):
     """Functions of the sum, spread over the cells: each kind of sum against sums over all tables."""

@@ -43,18 +43,6 @@ def test_public_rows_are_the_sum_over_all_tables(seed):
     np.testing.assert_allclose(means[0], np.exp(logs - logsumexp(logs)) @ x, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_private_rows_are_sums_over_all_counts(seed):
-    rng = np.random.default_rng(seed)
-    noise, noisy = noise_of(rng), rng.integers(-10, 60, size=(3, 4)).astype(float)
-    mu = np.exp(rng.uniform(-3, 4, size=(3, 4)))
-    x = np.arange(1500.0)[:, None, None]
-    logs = terms(x, mu, noise, noisy)
-    value, means = rows_of(noise, noisy, None).likelihood(np.log(mu))
-    assert value == pytest.approx(logsumexp(logs, axis=0).sum(), rel=1e-13)
-    np.testing.assert_allclose(means, (np.exp(logs - logsumexp(logs, axis=0)) * x).sum(axis=0), rtol=1e-11)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_long_rows_are_convolutions_also_where_the_shares_are_wrong(seed):
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.privacy.composition import Composition, _reach
+from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import Bounded
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretise
@@ -117,19 +117,6 @@ def test_a_grid_ends_where_the_curve_stops_falling(part, longest):
     """A guarantee with a delta had a grid of 65,533 points, all empty but two, and 1000 of them took 84 seconds."""
     composition = Composition(((part, 2), (Bounded(0.25, 1e-8), 1)))
     assert all(len(one.masses) < longest for one, _ in composition._loss.parts)
-
-
-def test_where_a_grid_may_end():
-    """Oracle: the curve itself. The end is not far beyond the point where the curve is below the cut."""
-    for pair in (
-        DominatingPair(1.0, 1.0, 1e-3),
-        DominatingPair(0.5, math.inf, 0.02),
-        DominatingPair(400.0, 300.0, 1.0),
-    ):
-        spread = pair._loss_spread
-        top = _reach(pair, spread / 16, spread)
-        assert pair.delta(top) <= 1e-22
-        assert pair.delta(top / 3) > 1e-22
 
 
 def test_many_different_parts_are_looked_at_few_times():
