@@ -24,7 +24,7 @@ def holds(case, sets, seed):
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", FAST)
 def test_calibrated(name):
-    assert p_value(holds(CASES[name], 100, 1)) < 1e-6
+    assert p_value(holds(CASES[name], 200, 1)) < 1e-6
 
 
 @pytest.mark.slow
@@ -42,5 +42,5 @@ def test_every_case_is_calibrated_over_a_thousand_data_sets(name):
     ],
 )
 def test_a_misread_release_is_not_calibrated(name, misread):
-    shares, counts, _ = ranks_of(CASES[name], 120, np.random.default_rng(4), **misread)
+    shares, counts, _ = ranks_of(CASES[name], 200, np.random.default_rng(4), **misread)
     assert min(p_value(shares), p_value(counts)) < 1e-6

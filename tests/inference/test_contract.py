@@ -224,6 +224,11 @@ def test_rows_are_the_sums_over_all_tables(kind, shape, private, draws):
     logs = seen + above + (own.sum(axis=1) if rows else own)
     probabilities = np.exp(logs - logsumexp(logs))
     assert posterior.log_evidence == pytest.approx(logsumexp(logs), abs=1e-8)
+    if shape == "blocks":
+        for k, evidence in enumerate(posterior.log_evidences.tolist()):
+            x = np.column_stack([np.arange(6), 5 - np.arange(6)])
+            terms = [sum(zero_sum(np.array([y[k] - one])) for y in output.values) for one in x]
+            assert evidence == pytest.approx(logsumexp(terms + log_multinomial_dirichlet(x, prior[k])), abs=1e-8)
     found = posterior.estimate([0.8])
     flat, first = tables.reshape(len(tables), -1), (tables + prior).reshape(len(tables), -1)
     size = np.broadcast_to((tables + prior).sum(axis=-1, keepdims=True), tables.shape).reshape(flat.shape)
