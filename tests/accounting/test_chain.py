@@ -82,7 +82,7 @@ else:
 
 
 # A thread that uses the ledger: SQLite's locks are not inherited, its belief to hold them is, and a lock of Python's
-# would be held forever.
+# would never be free again.
 READING = """
 import threading, time
 inside = threading.Event()

@@ -52,7 +52,7 @@ def test_entries_of_every_ledger(limit, adaptive, tmp_path):
         guarantee, mechanism, _ = draw.choice(releases_of(limit))
         try:
             if draw.random() < 0.3:
-                open_ones += ledger.reserve(guarantee, what="kept", mechanism=mechanism, times=2)
+                open_ones += ledger.reserve(guarantee, what="later", mechanism=mechanism, times=2)
                 continue
             entry = open_ones.pop(draw.randrange(len(open_ones))) if open_ones and draw.random() < 0.5 else None
             if entry is None:
