@@ -12,6 +12,9 @@ from typing import final
 
 from pymc_dirdp.accounting.entries import Entry, Header, Row
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
+from pymc_dirdp.numerics.roots import ceil_to_digits as up
+from pymc_dirdp.numerics.roots import floor_to_digits as down
+from pymc_dirdp.numerics.roots import raised
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import Bounded, PrivacyCurves, convert, epsilon_at
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP
@@ -63,7 +66,7 @@ class Amount:
     def state(self) -> str:
         """The amounts spent and left, as text."""
         spent, limit, left = map(float, (self.spent, self.limit, self.left))
-        return f"{spent:.6g} of {limit:.6g} spent, {left:.6g} left"
+        return f"{up(spent):.6g} of {limit:.6g} spent, {down(left):.6g} left"
 
     @property
     def share(self) -> Fraction:
@@ -209,7 +212,7 @@ class Balance:
         rule = fixed_rule or _tightest(amounts)
         if not all(amount.within for amount in amounts[rule]):
             current = "; ".join(f"{amount.label}: {amount.state}" for amount in previous_amounts.get(rule, ()))
-            requested = "; ".join(f"{amount.label}: {float(amount.spent):.6g}" for amount in amounts[rule])
+            requested = "; ".join(f"{amount.label}: {up(float(amount.spent)):.6g}" for amount in amounts[rule])
             raise BudgetError(f"Now {current}. With it {requested}.")
         return rule if self.header.adaptive else None
 
@@ -377,7 +380,7 @@ def _best_order_epsilon(balance: Balance) -> Amounts | None:
         left = math.nextafter(float(EXACT.subtract(as_decimal(limit.allowed), leak)), -math.inf)
         if left > 0:
             divergence = math.nextafter(float(spent), math.inf)
-            least = min(least, _convert_with_slack(order, divergence, left)) if spent > 0 else 0.0
+            least = min(least, epsilon_at(order, divergence, left)) if spent > 0 else 0.0
     return (Amount("epsilon", as_decimal(least), as_decimal(limit.budget)),) if math.isfinite(least) else None
 
 
@@ -444,7 +447,8 @@ def _worst_case_parts(
         counts[_round_up(epsilon) if must_round else epsilon] += count
     log_survival = math.fsum(count * math.log1p(-delta) for (_, delta), count in guarantees.items() if delta < 1)
     # Near 0 the logarithm is accurate where 1 - delta is not. The factor covers its rounding.
-    leak = 1.0 if any(delta >= 1 for _, delta in guarantees) else min(1.0, -math.expm1(log_survival) * (1 + 1e-14))
+    leak = 1.0 if any(delta >= 1 for _, delta in guarantees) else -math.expm1(log_survival)
+    leak = min(1.0, raised(leak, 16)) if log_survival else leak
     parts = [(Bounded(epsilon, 0.0), count) for epsilon, count in counts.items()]
     return (*parts, (Bounded(0.0, leak), 1)) if leak > 0 else tuple(parts)
 
@@ -462,11 +466,6 @@ def _orders_by_name(limit: Guarantee, *, adaptive: bool) -> dict[str, float]:
         return {f"order {order:g}": order for order in _ORDERS}
     by_order = "divergences" in tracked_rules(limit, adaptive=True)
     return {"divergence": _suitable_order(limit.budget, limit.allowed)[0]} if by_order else {}
-
-
-def _convert_with_slack(order: float, divergence: float, delta: float) -> float:
-    """The epsilon that a divergence implies, with slack for the rounding of the conversion."""
-    return epsilon_at(order, divergence, delta) * (1 + 1e-14) + 1e-13
 
 
 @lru_cache
@@ -487,7 +486,7 @@ def _suitable_order(epsilon: float, delta: float) -> tuple[float, float]:
     # Lower the budget by a few roundings, because its conversion must not exceed the limit.
     budget = epsilon - epsilon_at(order, 0.0, delta)
     step = math.ulp(budget)
-    while budget > 0 and _convert_with_slack(order, budget, delta) > epsilon:
+    while budget > 0 and epsilon_at(order, budget, delta) > epsilon:
         budget -= step
         step *= 2
     return order, max(budget, 0.0)

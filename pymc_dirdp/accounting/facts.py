@@ -10,6 +10,7 @@ from dataclasses import replace
 from pymc_dirdp.accounting.budget import Balance
 from pymc_dirdp.accounting.entries import Entry
 from pymc_dirdp.display import Facts, Line
+from pymc_dirdp.numerics.roots import floor_to_digits as down
 from pymc_dirdp.privacy.deployment import Deployment
 from pymc_dirdp.privacy.odds import Odds
 from pymc_dirdp.privacy.people import (
@@ -37,7 +38,7 @@ def lines_of(balance: Balance, entries: Sequence[Entry], deployment: Deployment 
     if deployment is None and entries and balance.within:
         deployment = deployment_of(balance, entries)
     answer = [Line("published", _count_releases(entries), 0)]
-    answer += [Line("left", f"{float(amount.left):.6g} ({amount.label})", 0) for amount in balance.amounts]
+    answer += [Line("left", f"{down(float(amount.left)):.6g} ({amount.label})", 0) for amount in balance.amounts]
     return {
         "Answer": answer,
         "Budget": [Line(amount.label, amount.state, 2) for amount in balance.amounts],

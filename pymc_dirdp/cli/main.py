@@ -20,6 +20,7 @@ from pymc_dirdp.cli.declaration import Declaration, read_declaration, to_toml
 from pymc_dirdp.cli.wording import CODES, DONE, FALSE, WRONG, as_commands, code_and_line
 from pymc_dirdp.display import escape_invisible
 from pymc_dirdp.errors import ArgumentError, DataError, LedgerError
+from pymc_dirdp.numerics.roots import floor_to_digits as down
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.texts.files import new_file
 
@@ -267,7 +268,7 @@ def check(declaration: Path, data: Path | None, *, full: bool = False) -> object
             refuse_unaffordable(new_plan, budget)
     state = "none: nobody adds up the privacy losses of your releases"
     if budget is not None:
-        left = ", ".join(f"{name} {number:.6g}" for name, number in budget.left.items())
+        left = ", ".join(f"{name} {down(number):.6g}" for name, number in budget.left.items())
         state = f"{facts.ledger}: {len(budget.entries())} entries; remaining: {left}; this release fits"
     lines.append(("ledger", state))
     return Report(f"{declaration} is in order", (("", tuple(lines)), *answer))

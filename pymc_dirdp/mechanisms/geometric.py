@@ -15,7 +15,7 @@ from pymc_dirdp.mechanisms.noise import Noise, Whole, round_scale_up
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.numerics.balls import adds_up_to_0
 from pymc_dirdp.numerics.quadrature import coth_excess, legendre_excess, log_legendre
-from pymc_dirdp.numerics.roots import round_up
+from pymc_dirdp.numerics.roots import raised, round_up
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse, erased_responses
 from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
@@ -169,8 +169,8 @@ class ZeroSumGeometric(Noise):
         # The maximum loss of one record.
         u = round_up(2 / Fraction(self.scale))
         p_exposed = 1 / (-math.expm1(-u) * (1 + legendre_excess(self.cells - 1, u)))
-        # It is at least that of independent noise. The factor covers the rounding error.
-        p_bound = min(max(p_exposed, (1 + math.exp(-u / 2)) ** -2) * (1 + 4e-15), 1.0)
+        # It is at least that of independent noise.
+        p_bound = min(raised(max(p_exposed, (1 + math.exp(-u / 2)) ** -2), 32), 1.0)
         return erased_responses(u, p_bound, records, blocks, round_up(2 * records * blocks / Fraction(self.scale)))
 
     @override

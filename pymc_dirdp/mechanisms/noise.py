@@ -18,7 +18,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.outputs import CellNoise
-from pymc_dirdp.numerics.roots import largest_satisfying
+from pymc_dirdp.numerics.roots import largest_satisfying, raised
 from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.sampling.bits import Bits
@@ -243,7 +243,8 @@ class ListedCurves(LossCurves):
         cell = FiniteDistributions(cell.log_p[possible], cell.log_q[possible])
         if len(cell.log_p) > 4_000:
             raise ArgumentError(f"{self.noise.name} noise is too wide to list. Override curves() of its class.")
-        beyond = self.changes * max(1 - math.fsum(np.exp(cell.log_p)), 0.0)
+        # The rounding error of the log-probabilities, of which the sum is close to 1.
+        beyond = self.changes * (max(1 - math.fsum(np.exp(cell.log_p)), 0.0) + 1e-13)
         return cell.times(cell) if self.changes == 2 else cell, beyond
 
     @override
@@ -257,8 +258,7 @@ class ListedCurves(LossCurves):
     @override
     def _delta(self, epsilon: float) -> float:
         distributions, beyond = self._listed
-        # Rounded up by more than the rounding error of the log-probabilities.
-        return min(1.0, distributions._delta(epsilon) * (1 + 1e-10) + beyond)
+        return min(1.0, raised(distributions._delta(epsilon), 2.0**17) + beyond)
 
 
 def round_scale_up(scale: float, *, least: float = 2.0**-1000, most: float = 2.0**1000) -> float:

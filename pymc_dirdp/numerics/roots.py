@@ -1,12 +1,16 @@
 """Roots and rounding that end on the safe side."""
 
 import math
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
+import numpy as np
+
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import UnattainableError
 
 # Doubles on the safe side of exact numbers, and decimal numbers on the safe side of doubles.
@@ -25,8 +29,55 @@ def round_up(exact: Fraction) -> float:
     try:
         nearest = float(exact)
     except OverflowError:
-        return math.inf
+        return math.inf if exact > 0 else -sys.float_info.max
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+def round_down(exact: Fraction) -> float:
+    """The largest double that is at most `exact`.
+
+    Examples
+    --------
+    >>> Fraction(round_down(Fraction(1, 10))) < Fraction(1, 10)
+    True
+    """
+    return -round_up(-exact)
+
+
+def product_above(*factors: float) -> float:
+    """The product of numbers that are not negative, rounded up once.
+
+    Examples
+    --------
+    >>> product_above(3.0, 0.1), 3 * 0.1
+    (0.30000000000000004, 0.30000000000000004)
+    >>> product_above(10.0, 0.1)
+    1.0000000000000002
+    """
+    return (
+        round_up(math.prod(map(Fraction, factors), start=Fraction(1)))
+        if all(map(math.isfinite, factors))
+        else math.prod(factors)
+    )
+
+
+def raised[Real: (float, Array)](value: Real, ulps: float) -> Real:
+    """A computed number from above: `value` and `ulps` units of its last place.
+
+    It is an upper bound of the exact number if `value` is at least 0 and its rounding error is at most
+    `ulps * 2**-52` relative, or `ulps` times the least double. A positive number that has become 0 is positive again.
+
+    Examples
+    --------
+    >>> raised(0.1, 2) - 0.1 <= 2 * 2.0**-52, raised(0.0, 2)
+    (True, 1e-323)
+    """
+    return value * (1 + ulps * 2.0**-52) + ulps * 5e-324
+
+
+def raised_exp(logs: Array) -> Array:
+    """The exponentials of numbers up to 0, from above."""
+    return np.minimum(raised(np.exp(logs), 4), 1.0)
 
 
 def ceil_to_digits(value: float, digits: int = 6) -> float:

@@ -250,7 +250,7 @@ class _OfAllNeighbours(LossCurves):
 
     @override
     def _delta(self, epsilon: float) -> float:
-        return self.distributions.delta(self.exponent, epsilon)
+        return self.distributions.delta(self.exponent, epsilon) if epsilon < self.pure_epsilon else 0.0
 
 
 def _largest_loss(guarantee: Guarantee) -> float:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, Self, final, override
 
 from scipy.special import polygamma
@@ -9,7 +10,7 @@ from scipy.special import polygamma
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, open_unit_interval, positive, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget
+from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget, product_above, raised, round_down
 from pymc_dirdp.privacy.curves import LossCurves, converted_delta, converted_deltas
 from pymc_dirdp.privacy.divergences import renyi_remove
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
@@ -21,8 +22,17 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, RenyiDP, Truncate
 # in the documentation.
 
 
+# The rounding error of a trigamma function and of a few products.
+_ULPS = 2.0**10
+
+
 def _trigamma(x: float) -> float:
     return float(polygamma(1, x))
+
+
+def _less(x: float, *factors: float) -> float:
+    """`x` minus a product, rounded down once: a trigamma function has a pole at 0."""
+    return round_down(Fraction(x) - math.prod(map(Fraction, factors)))
 
 
 def p1_theorem_1(
@@ -64,13 +74,13 @@ def p1_theorem_1(
     """
     order, r, alpha_min = at_least(1, order=order), positive(r=r), positive(alpha_min=alpha_min)
     delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
-    argument = alpha_min - (order - 1) * r * delta_inf
+    argument = _less(alpha_min, order - 1, r, delta_inf)
     if argument <= 0:
         raise ArgumentError(
             f"P1 Theorem 1 needs (order - 1) * r * delta_inf < alpha_min, got order={order:g}, r={r:g}, "
             f"delta_inf={delta_inf:g}, alpha_min={alpha_min:g}. Lower the order or r, or raise the prior."
         )
-    return RenyiDP(order=order, epsilon=order / 2 * r**2 * delta_2_squared * _trigamma(argument))
+    return RenyiDP(order=order, epsilon=raised(order / 2 * r**2 * delta_2_squared * _trigamma(argument), _ULPS))
 
 
 def p2_theorem_1(
@@ -104,8 +114,8 @@ def p2_theorem_1(
     delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
     if gamma >= alpha_min:
         raise ArgumentError(f"P2 Theorem 1 needs gamma < alpha_min, got gamma={gamma:g}, alpha_min={alpha_min:g}.")
-    rho = r**2 * delta_2_squared * _trigamma(alpha_min - gamma) / 2
-    return TruncatedCDP(rho=rho, omega=gamma / (r * delta_inf) + 1)
+    rho = raised(r**2 * delta_2_squared * _trigamma(_less(alpha_min, gamma)) / 2, _ULPS)
+    return TruncatedCDP(rho=rho, omega=round_down(Fraction(gamma) / (Fraction(r) * Fraction(delta_inf)) + 1))
 
 
 def p2_theorem_2(
@@ -137,7 +147,7 @@ def p2_theorem_2(
     log_inverse = -math.log(delta)
 
     def rho(gamma: float) -> float:
-        return scaled_2 * _trigamma(alpha_min - gamma) / 2
+        return scaled_2 * _trigamma(_less(alpha_min, gamma)) / 2
 
     def objective(gamma: float) -> float:
         return rho(gamma) * (gamma / scaled_inf + 1) + log_inverse * scaled_inf / gamma
@@ -147,7 +157,7 @@ def p2_theorem_2(
     gamma_m = brentq(lambda gamma: gamma**2 * rho(gamma) / scaled_inf**2 - log_inverse, *ends)
     # The objective is convex. Every gamma in (0, gamma_M] gives a valid bound, so an inexact minimiser is safe.
     best = minimize_scalar(objective, bounds=(ends[0], gamma_m), method="bounded", options={"xatol": 1e-12 * alpha_min})
-    return ApproxDP(epsilon=min(float(best.fun), objective(gamma_m)), delta=delta)
+    return ApproxDP(epsilon=raised(min(float(best.fun), objective(gamma_m)), _ULPS), delta=delta)
 
 
 # The loss of `Dirichlet(r * f + alpha)` for a real-valued statistic f with two known sensitivities.
@@ -243,16 +253,18 @@ class RealValuedLoss(LossCurves):
     @property
     def _step(self) -> float:
         """The maximum change of one parameter of the draw, which is at most that of the whole vector."""
-        return self.r * min(self.delta_inf, math.nextafter(math.sqrt(self.delta_2_squared), math.inf))
+        change = min(self.delta_inf, math.nextafter(math.sqrt(self.delta_2_squared), math.inf))
+        return product_above(self.r, change)
 
     @property
     def _small_steps(self) -> float:
         """The loss of many tiny steps at an order, divided by the order."""
-        return self.r**2 * self.delta_2_squared * float(polygamma(1, self.alpha_min)) / 2
+        return raised(self.r**2 * self.delta_2_squared * _trigamma(self.alpha_min) / 2, _ULPS)
 
     def _large_steps(self, order: float) -> float:
         """The loss of steps of the largest size."""
-        return self.r**2 * self.delta_2_squared / self._step**2 * renyi_remove(order, self.alpha_min, self._step)
+        steps = self.r**2 * self.delta_2_squared / self._step**2
+        return raised(steps * renyi_remove(order, self.alpha_min, self._step), _ULPS)
 
     @override
     def _renyi(self, order: float) -> float:

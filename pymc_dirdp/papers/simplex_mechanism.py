@@ -16,7 +16,7 @@ from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError, type_
 from pymc_dirdp.literals import Sampler
 from pymc_dirdp.mechanisms.dirichlet import DirichletDraws
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
-from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget, round_up
+from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget, product_above, round_down, round_up
 from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -174,8 +174,8 @@ class SimplexMechanism(DirichletDraws):
     @cached_property
     @override
     def _curves(self) -> LossCurves:
-        floor, step = self.k * self.domain.eta, self.k * self.domain.largest_step
-        return DominatingPair(floor, floor, step)
+        floor = round_down(Fraction(self.k) * Fraction(self.domain.eta))
+        return DominatingPair(floor, floor, product_above(self.k, self.domain.largest_step))
 
     def sample(
         self,

@@ -15,7 +15,8 @@ from pymc_dirdp.literals import AdjacencyName
 from pymc_dirdp.mechanisms.geometric import Geometric
 from pymc_dirdp.mechanisms.noise import round_scale_up
 from pymc_dirdp.mechanisms.outputs import RowLikelihood
-from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget, round_up
+from pymc_dirdp.numerics.gamma import expm1_less
+from pymc_dirdp.numerics.roots import largest_satisfying, log_ratio_to_budget, raised, round_up
 from pymc_dirdp.papers.posterior_mechanism import WholePosterior
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.curves import LossCurves
@@ -277,6 +278,10 @@ class TruncatedNoiseMechanism(WholePosterior):
         return np.column_stack([cells, np.maximum(n - cells.sum(axis=1), 0)])
 
 
+# The closed forms have fewer roundings than this.
+_ULPS = 32
+
+
 @final
 @dataclass(frozen=True)
 class _FlooredLaplace(LossCurves):
@@ -295,29 +300,35 @@ class _FlooredLaplace(LossCurves):
 
     @override
     def _renyi(self, order: float) -> float:
+        return min(raised(self.cells * self._cell_renyi(order), _ULPS), self.pure_epsilon)
+
+    def _cell_renyi(self, order: float) -> float:
+        """The divergence of one cell."""
         if order == math.inf:
-            return self.pure_epsilon
+            return self.u
         if order == 1:
-            return self.cells * self.u * -math.expm1(-self.u) / 2
+            return self.u * -math.expm1(-self.u) / 2
         s = (order - 1) * self.u
         if s > 1:
             # Without the factor exp(s) / 2.
             rest = -math.expm1(-self.u) * math.exp(-s) + math.exp(-self.u - 2 * s)
-            return min(self.cells * (s + math.log1p(rest) - math.log(2)) / (order - 1), self.pure_epsilon)
+            return (s + math.log1p(rest) - math.log(2)) / (order - 1)
         excess = -math.expm1(s) * math.expm1(-self.u - s) / 2
-        return min(self.cells * math.log1p(excess) / (order - 1), self.pure_epsilon)
+        return math.log1p(excess) / (order - 1)
 
     @override
     def _rho(self, omega: float) -> float:
         """An upper bound, the Kullback-Leibler divergence of the noise before rounding (Theory, Theorem 7)."""
-        return self.cells * (self.u + math.expm1(-self.u))
+        return raised(self.cells * float(expm1_less(np.array(-self.u))), _ULPS)
 
     @override
     def _delta(self, epsilon: float) -> float:
         u = self.u
+        if epsilon >= self.pure_epsilon:
+            return 0.0
         if self.cells == 1:
-            return _above(u - epsilon) / 2
-        return _above(2 * u - epsilon) / 4 - math.expm1(-u) / 2 * _above(u - epsilon)
+            return raised(_above(u - epsilon) / 2, _ULPS)
+        return raised(_above(2 * u - epsilon) / 4 - math.expm1(-u) / 2 * _above(u - epsilon), _ULPS)
 
 
 def _above(excess: float) -> float:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, reduce
 from typing import ClassVar, final, override
 
@@ -11,14 +12,14 @@ from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import inner
+from pymc_dirdp.numerics.roots import raised, round_up
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import LossCurves, rho_from_above
 
 # Randomised response: no mechanism with pure differential privacy loses more than this pair of distributions.
 
-
-# The closed forms are raised by their rounding error, so that no curve is below the true one.
-_ROUND_UP = 1 + 4e-15
+# The closed forms have fewer roundings than this, so that no curve is below the true one.
+_ULPS = 32
 
 
 @final
@@ -50,9 +51,7 @@ class RandomisedResponse(LossCurves):
     @property
     def _all_true(self) -> float:
         """The loss of an output whose answers are all true."""
-        loss = self.answers * self.u
-        # Multiplication by a power of two is exact; any other product may have been rounded down.
-        return loss if self.answers & (self.answers - 1) == 0 else math.nextafter(loss, math.inf)
+        return round_up(self.answers * Fraction(self.u))
 
     @property
     @override
@@ -63,7 +62,7 @@ class RandomisedResponse(LossCurves):
     @override
     def _renyi(self, order: float) -> float:
         """The sum of `log(cosh((order - 1/2) u) / cosh(u / 2)) / (order - 1)` over the answers."""
-        return min(self.answers * _renyi(self.u, order) * _ROUND_UP, self.pure_epsilon)
+        return min(raised(self.answers * _renyi(self.u, order), _ULPS), self.pure_epsilon)
 
     @override
     def _rho(self, omega: float) -> float:
@@ -80,14 +79,14 @@ class RandomisedResponse(LossCurves):
             return 0.0
         n, top = self.answers, self._all_true
         if n <= 2:
-            return min(1.0, _ROUND_UP * -math.expm1(epsilon - top) / (1 + math.exp(-self.u)) ** n)
+            return min(1.0, raised(-math.expm1(epsilon - top) / (1 + math.exp(-self.u)) ** n, _ULPS))
         i = np.arange(min(math.ceil((top - epsilon) / (2 * self.u)), n // 2 + 1), dtype=np.float64)
         gamma = float(gammaln(n + 1))
         logs = gamma - gammaln(i + 1) - gammaln(n - i + 1) - i * self.u - n * math.log1p(math.exp(-self.u))
         excess = np.maximum(top - epsilon - 2 * i * self.u, 0.0)
         # The relative error of the logarithm of a factorial; a binomial coefficient is made of three.
         rounding = math.exp(min(2e-15 * (gamma + top + 1), 1.0))
-        return min(1.0, inner(np.exp(logs), -np.expm1(-excess)) * rounding)
+        return min(1.0, raised(inner(np.exp(logs), -np.expm1(-excess)) * rounding, _ULPS))
 
 
 def _renyi(u: float, order: float) -> float:
@@ -162,23 +161,23 @@ class ErasedResponse(LossCurves):
     @override
     def pure_epsilon(self) -> float:
         """The largest loss of an output."""
-        return min(math.nextafter(self.blocks * self.steps * self.u, math.inf), self.largest)
+        return min(round_up(self.blocks * self.steps * Fraction(self.u)), self.largest)
 
     @override
     def _renyi(self, order: float) -> float:
         if order == math.inf:
             return self.pure_epsilon
-        return min(self.blocks * self._block_renyi(order) * _ROUND_UP, self.pure_epsilon)
+        return min(raised(self.blocks * self._block_renyi(order), 1), self.pure_epsilon)
 
     @override
     def _rho(self, omega: float) -> float:
         if self.steps == 1 and self.truth >= (1 + math.exp(-self.u / 2)) ** -2:
             # The divergence over its order falls with the order (Theory, Theorem 7).
             return self._renyi(1.0)
-        return self.blocks * rho_from_above(self._block_renyi, omega) * _ROUND_UP
+        return raised(self.blocks * rho_from_above(self._block_renyi, omega), 1)
 
     def _block_renyi(self, order: float) -> float:
-        """The Rényi divergence of one block.
+        """The Rényi divergence of one block, from above.
 
         A loss and its negative together add terms that are positive and have no cancellation.
         """
@@ -186,13 +185,16 @@ class ErasedResponse(LossCurves):
         losses = np.nextafter(multiples * self.u, math.inf)
         largest = float(losses[-1])
         if order == 1:
-            return inner(masses, losses * -np.expm1(-losses))
+            return raised(inner(masses, losses * -np.expm1(-losses)), _ULPS)
         if (order - 1) * largest > 1e200:
             # The divergence is the largest loss up to a part in 10^200.
             return largest
         tilt = (order - 1) * losses
-        logs = np.log(masses) + tilt + np.log(-np.expm1(-tilt)) + np.log(-np.expm1(-losses - tilt))
-        return min(float(np.logaddexp(0.0, np.logaddexp.reduce(logs))) / (order - 1), largest)
+        terms = np.log(masses), tilt, np.log(-np.expm1(-tilt)), np.log(-np.expm1(-losses - tilt))
+        cumulant = float(np.logaddexp(0.0, np.logaddexp.reduce(np.sum(terms, axis=0))))
+        # An error of a logarithm is a relative error of its exponential; a large sum is itself a logarithm.
+        rounding = (len(masses) + 4) * float(np.max(np.sum(np.abs(terms), axis=0))) / max(cumulant, 1.0)
+        return min(raised(cumulant / (order - 1), _ULPS + rounding), largest)
 
     @override
     def _deltas(self, epsilons: Array) -> Array:
@@ -205,13 +207,13 @@ class ErasedResponse(LossCurves):
             deltas = np.zeros(len(epsilons))
             for loss, mass in zip(losses.tolist(), masses.tolist(), strict=True):
                 deltas += mass * -np.expm1(np.minimum(epsilons - loss, 0.0))
-        return np.where(epsilons >= self.pure_epsilon, 0.0, np.minimum(deltas * _ROUND_UP, 1.0))
+        return np.where(epsilons >= self.pure_epsilon, 0.0, np.minimum(raised(deltas, _ULPS), 1.0))
 
     @cached_property
     def _block_distribution(self) -> tuple[NDArray[np.int64], Array]:
         """The positive losses of one block, in units of u, in ascending order, and their probabilities."""
         # Raised by more than its rounding error.
-        truth = min(self.truth * (1 + 1e-14), 1.0)
+        truth = min(raised(self.truth, 64), 1.0)
         if self.steps == 1:
             return np.array([1]), np.array([truth])
         n_chunks = min(self.steps, self.max_steps)
@@ -259,8 +261,12 @@ def _chain_distribution(
     gain = truth * -math.expm1(-u)
     levels = np.empty(0)
     for size in reversed(sizes):
-        factor, shift = math.exp(-min(size * u, max_exponent)), size * gain
-        levels = np.maximum.reduce([levels * factor, levels - shift, 1 - (1 - levels) / factor])
+        exponent, shift = min(size * u, max_exponent), size * gain
+        factor = math.exp(-exponent)
+        # The least of the three falls. Of small ones the levels before and after have few digits.
+        falls = [levels * -math.expm1(-exponent), np.full(levels.shape, shift), (1 - levels) * math.expm1(exponent)]
+        befores = [levels * factor, levels - shift, 1 - (1 - levels) / factor]
+        levels = np.choose(np.argmin(falls, axis=0), befores)
         # Where the first piece ends, and the last one starts; without a piece between them both are one level.
         first = min(shift * factor / -math.expm1(-size * u), 1 / (1 + 1 / factor))
         last = max(1 - shift / -math.expm1(-size * u), first)
@@ -268,10 +274,12 @@ def _chain_distribution(
     levels = np.concatenate([[0.0], np.unique(levels[(levels > min_level) & (levels < 1)]), [1.0]])
     powers, middle, multiples = levels, (levels[1:] + levels[:-1]) / 2, np.zeros(len(levels) - 1, dtype=np.int64)
     for size in sizes:
-        factor, shift = math.exp(-min(size * u, max_exponent)), size * gain
-        bounds = np.stack([middle / factor, middle + shift, 1 - (1 - middle) * factor])
-        multiples += size * (1 - np.argmin(bounds, axis=0))
-        middle = bounds.min(axis=0)
+        exponent, shift = min(size * u, max_exponent), size * gain
+        factor = math.exp(-exponent)
+        rises = [middle * math.expm1(exponent), np.full(middle.shape, shift), (1 - middle) * -math.expm1(-exponent)]
+        chosen = np.argmin(rises, axis=0)
+        multiples += size * (1 - chosen)
+        middle = np.choose(chosen, [middle / factor, middle + shift, 1 - (1 - middle) * factor])
         powers = np.minimum.reduce([powers / factor, powers + shift, 1 - (1 - powers) * factor])
     # Levels that were too small for doubles count as the least ones, with the largest loss.
     multiples[0] = sum(sizes)
@@ -328,21 +336,21 @@ class BoundedRange(LossCurves):
         if order == math.inf:
             return u
         # Hoeffding's lemma; the closed form loses digits where u is small.
-        bound = min(u, order * u * u / 8 * _ROUND_UP)
+        bound = min(u, raised(order * u * u / 8, _ULPS))
         if u > 700:
             return bound
-        return max(min(bound, _largest_divergence(u, order)), 5e-324)
+        return min(bound, _largest_divergence(u, order))
 
     @override
     def _rho(self, omega: float) -> float:
-        return max(min(self.u * self.u / 8 * _ROUND_UP, rho_from_above(self._renyi, omega)), 5e-324)
+        return min(raised(self.u * self.u / 8, _ULPS), rho_from_above(self._renyi, omega))
 
     @override
     def _deltas(self, epsilons: Array) -> Array:
         """The largest of `p (1 - exp(epsilon - t))` over the largest loss t, which has probability p: at the middle."""
         half = -np.expm1(np.minimum(epsilons - self.u, 0.0) / 2)
-        deltas: Array = np.minimum(half * half / -math.expm1(-self.u) * _ROUND_UP, 1.0)
-        return deltas
+        deltas: Array = np.minimum(raised(half * half / -math.expm1(-self.u), _ULPS), 1.0)
+        return np.where(epsilons >= self.u, 0.0, deltas)
 
 
 def _largest_divergence(u: float, order: float, *, rounding: float = 4e-14) -> float:

@@ -4,13 +4,14 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import final
 
 import numpy as np
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.numerics.roots import least_epsilon
+from pymc_dirdp.numerics.roots import least_epsilon, raised, round_up
 from pymc_dirdp.privacy.curves import LossCurves, PrivacyCurves, converted_delta, converted_epsilon
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretise
 
@@ -77,7 +78,7 @@ class Composition(LossCurves):
     @property
     def pure_epsilon(self) -> float:
         """The sum of the pure epsilons of the parts."""
-        return _sum(times * mechanism.pure_epsilon for mechanism, times in self._distinct_parts)
+        return _sum((times, mechanism.pure_epsilon) for mechanism, times in self._distinct_parts)
 
     def _renyi(self, order: float) -> float:
         if order not in self._divergences:
@@ -87,7 +88,7 @@ class Composition(LossCurves):
             ]
             # Neighbours may come in either order.
             self._divergences[order] = max(
-                _sum(times * curves._renyi(order) for curves, times in direction)
+                _sum((times, curves._renyi(order)) for curves, times in direction)
                 for direction in dict.fromkeys(directions)
             )
         return self._divergences[order]
@@ -98,7 +99,7 @@ class Composition(LossCurves):
         return {}
 
     def _rho(self, omega: float) -> float:
-        return _sum(times * mechanism._rho(omega) for mechanism, times in self._distinct_parts)
+        return _sum((times, mechanism._rho(omega)) for mechanism, times in self._distinct_parts)
 
     def _delta(self, epsilon: float) -> float:
         if self._single is not None:
@@ -140,8 +141,7 @@ class Composition(LossCurves):
         if any(distance >= 1 for distance, _ in distances):
             return 1.0
         differ = -math.expm1(math.fsum(times * math.log1p(-distance) for distance, times in distances))
-        # The factor covers the rounding of the three functions.
-        return min(1.0, differ * (1 + 1e-14))
+        return min(1.0, raised(differ, 16))
 
     @cached_property
     def _loss(self) -> ComposedLoss | None:
@@ -176,10 +176,10 @@ class Composition(LossCurves):
         return ComposedLoss(tuple(zip(losses, zip(*directions, strict=True), strict=True)))
 
 
-def _sum(losses: Iterable[float]) -> float:
-    """The sum of numbers that are not negative; infinite beyond the largest double."""
+def _sum(losses: Iterable[tuple[int, float]]) -> float:
+    """The sum of losses, each so many times, rounded up once; infinite beyond the largest double."""
     try:
-        return math.fsum(losses)
+        return round_up(sum((times * Fraction(loss) for times, loss in losses), Fraction(0)))
     except OverflowError:
         return math.inf
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, open_unit_interval
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.numerics.roots import least_epsilon
+from pymc_dirdp.numerics.roots import least_epsilon, product_above, raised, raised_exp
 from pymc_dirdp.privacy.guarantees import Guarantee, RenyiDP, TruncatedCDP, ZeroCDP
 
 
@@ -199,33 +199,41 @@ def _elementwise(f: Callable[[float], float], values: ArrayLike) -> float | Arra
 
 # A curve of deltas is computed from the divergences at these orders; each order gives a valid bound.
 ORDERS = 1 + np.exp(np.linspace(-12.0, 12.0, 49))
+# The rounding error of the terms that are subtracted, of which each has few roundings.
+_ROUNDING = 8 * 2.0**-52
 
 
 def epsilon_at(order: float, divergence: float, delta: float) -> float:
-    """The epsilon that a divergence of `divergence` nats at `order > 1` implies at `delta`; at least 0."""
+    """The epsilon that a divergence of `divergence` nats at `order > 1` implies at `delta`; from above, at least 0."""
     order_minus_1 = order - 1
     # The usual difference of logarithms would lose a digit for each digit of the order.
-    return max(0.0, divergence - math.log1p(1 / order_minus_1) - (math.log(delta) + math.log(order)) / order_minus_1)
+    gain, cost = divergence - math.log(delta) / order_minus_1, math.log(order) / order_minus_1
+    # Few roundings of each of the terms, all of which are positive.
+    return max(0.0, raised(gain, 8) - (math.log1p(1 / order_minus_1) + cost) * (1 - _ROUNDING))
 
 
 def log_delta_at(order: float, divergence: float, epsilon: float) -> float:
-    """The logarithm of the delta that a divergence of `divergence` nats at `order > 1` implies at `epsilon`."""
+    """The logarithm of the delta that a divergence of `divergence` nats at `order > 1` implies at `epsilon`.
+
+    It is from above, also as the exponent of a delta.
+    """
     order_minus_1 = order - 1
-    return min(0.0, order_minus_1 * (divergence - epsilon - math.log1p(1 / order_minus_1)) - math.log(order))
+    gain, cost = order_minus_1 * divergence, order_minus_1 * (epsilon + math.log1p(1 / order_minus_1)) + math.log(order)
+    # A bound of 0 is no bound, and neither is a difference of two infinities.
+    return min(0.0, raised(gain, 8) - cost * (1 - _ROUNDING)) if gain < math.inf else 0.0
 
 
 def least_log_delta(divergences: Array, epsilon: float) -> float:
     """The least of :func:`log_delta_at` over `ORDERS`, at which these are the divergences."""
     order_minus_1 = ORDERS - 1
-    return float(
-        np.minimum(order_minus_1 * (divergences - epsilon - np.log1p(1 / order_minus_1)) - np.log(ORDERS), 0.0).min()
-    )
+    gains, costs = order_minus_1 * divergences, order_minus_1 * (epsilon + np.log1p(1 / order_minus_1)) + np.log(ORDERS)
+    return float(np.minimum(raised(gains, 8) - costs * (1 - _ROUNDING), 0.0).min())
 
 
 def converted_deltas(renyi: Callable[[float], float], epsilons: Array) -> Array:
     """Upper bounds on the deltas at these epsilons, from Rényi divergences at `ORDERS`."""
     divergences = np.array([renyi(order) for order in ORDERS.tolist()])
-    return np.exp([least_log_delta(divergences, epsilon) for epsilon in epsilons.tolist()])
+    return raised_exp(np.array([least_log_delta(divergences, epsilon) for epsilon in epsilons.tolist()]))
 
 
 def converted_delta(renyi: Callable[[float], float], epsilon: float, largest: float = math.inf) -> float:
@@ -234,7 +242,7 @@ def converted_delta(renyi: Callable[[float], float], epsilon: float, largest: fl
     def log_delta(order: float) -> float:
         return log_delta_at(order, renyi(order), epsilon)
 
-    return math.exp(log_delta(best_order(log_delta, largest=largest)))
+    return float(raised_exp(np.array(log_delta(best_order(log_delta, largest=largest)))))
 
 
 def _order_for_delta(renyi: Callable[[float], float], delta: float, largest: float = math.inf) -> float:
@@ -356,7 +364,7 @@ class _BoundedDivergences(LossCurves):
     @override
     def _renyi(self, order: float) -> float:
         # The divergence grows with the order, so a bound at a higher order is valid.
-        return min(self.bound, self.slope * order) if order <= self.largest else math.inf
+        return min(self.bound, product_above(self.slope, order)) if order <= self.largest else math.inf
 
     @override
     def _rho(self, omega: float) -> float:
@@ -406,22 +414,22 @@ class Bounded(LossCurves):
             return math.inf
         if self.at_epsilon == 0:
             return 0.0
-        # Raised by its rounding error, and where it is too small for a double.
-        least = max(self.at_epsilon * math.tanh(self.at_epsilon / 2) * (1 + 1e-15), 5e-324)
-        return min(self.at_epsilon, least if order == 1 else order * self._rho(math.inf))
+        if order == 1:
+            return min(self.at_epsilon, raised(self.at_epsilon * math.tanh(self.at_epsilon / 2), 4))
+        return min(self.at_epsilon, product_above(order, self.at_epsilon, self.at_epsilon, 0.5))
 
     def _rho(self, omega: float) -> float:
         if self.at_delta > 0:
             return math.inf
-        # A square that is too small for a double is rounded up.
-        return max(self.at_epsilon * self.at_epsilon / 2, 5e-324) if self.at_epsilon > 0 else 0.0
+        return product_above(self.at_epsilon, self.at_epsilon, 0.5)
 
     def _epsilon(self, delta: float) -> float:
         return self.at_epsilon if delta >= self.at_delta else math.inf
 
     def _deltas(self, epsilons: Array) -> Array:
         over: Array = -np.expm1(np.minimum(epsilons - self.at_epsilon, 0.0)) / (1 + math.exp(-self.at_epsilon))
-        return self.at_delta + (1 - self.at_delta) * over
+        deltas = raised(self.at_delta + (1 - self.at_delta) * over, 8)
+        return np.where(epsilons < self.at_epsilon, np.minimum(deltas, 1.0), self.at_delta)
 
 
 # Truncated concentrated differential privacy from values of a Rényi curve.
@@ -452,7 +460,8 @@ def rho_from_above(
         next_cumulant = (b - 1) * renyi(b)
         bound = max(bound, _under_chord(a, b, cumulant, next_cumulant, min(b, omega)))
         cumulant = next_cumulant
-    return bound
+    # A chord loses about five digits to cancellation, next to the order 1.
+    return raised(bound, 2.0**17)
 
 
 def _under_chord(a: float, b: float, at_a: float, at_b: float, end: float) -> float:

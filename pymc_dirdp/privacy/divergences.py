@@ -23,24 +23,33 @@ from pymc_dirdp.numerics.gamma import (
     stirling_remainder,
 )
 from pymc_dirdp.numerics.quadrature import graded_breaks, integrate, nodes
+from pymc_dirdp.numerics.roots import raised
+
+ULPS = 2.0**17
+"""Every divergence of this file is raised by this many units of its last place, 3e-11 of it.
+
+That is more than the rounding error of an integral and of its density, and of a closed form that is trusted.
+"""
 
 # Rényi divergences of `Gamma(a + r)` from `Gamma(a)` and back (Theory, section 3).
 
 
 def renyi_add(order: float, a: float, r: float) -> float:
-    """Divergence of `Gamma(a + r)` from `Gamma(a)` (Theory, section 3)."""
+    """Divergence of `Gamma(a + r)` from `Gamma(a)` (Theory, section 3), from above."""
     terms = (order - 1, a), (-order, a + r), (1, a + order * r)
-    closed_form = _closed_form(order, terms)
-    return _kernel_form(order, a, a + r, a + order * r, r, upwards=True) if closed_form is None else closed_form
+    if (divergence := _closed_form(order, terms)) is None:
+        divergence = _kernel_form(order, a, a + r, a + order * r, r, upwards=True)
+    return raised(divergence, ULPS)
 
 
 def renyi_remove(order: float, a: float, r: float) -> float:
-    """Divergence of `Gamma(a)` from `Gamma(a + r)` (Theory, section 3); infinite for `(order - 1) * r >= a`."""
+    """Divergence of `Gamma(a)` from `Gamma(a + r)`, from above; infinite for `(order - 1) * r >= a`."""
     end = _gap(order, a, r)
     if end <= 0:
         return math.inf
-    closed_form = _closed_form(order, ((order - 1, a + r), (-order, a), (1, end)))
-    return _kernel_form(order, a + r, a, end, r, upwards=False) if closed_form is None else closed_form
+    if (divergence := _closed_form(order, ((order - 1, a + r), (-order, a), (1, end)))) is None:
+        divergence = _kernel_form(order, a + r, a, end, r, upwards=False)
+    return raised(divergence, ULPS)
 
 
 def _gap(order: float, a: float, r: float) -> float:
@@ -142,10 +151,6 @@ def delta_grid(excess: Array, masses: Array, starts: Integers, steps: Array) -> 
     return np.array(sums_list)
 
 
-# A factor larger than the rounding error of an integral and of its density.
-RAISED = 1 + 3e-11
-
-
 @final
 @dataclass(frozen=True)
 class LogitLoss:
@@ -197,7 +202,10 @@ class LogitLoss:
         other = _tail(t, self.gains, self.loses + self.r)
         deltas = first - factors * other
         trusted = (deltas > share * first) & (epsilons < 600) & (other > least)
-        return np.where(first > 0, np.minimum((deltas + 1e-12 * first) * RAISED, 1.0), 0.0), trusted | (first == 0)
+        # A tail is 0 only if it is below this.
+        least_bound = np.where(first == 0, 1e-305, 0.0)
+        bounds = raised(np.maximum(deltas + 1e-12 * first, least_bound), ULPS)
+        return np.minimum(bounds, 1.0), trusted | (first == 0)
 
     # The integral of the density: everything is measured from its mode, because the distribution of a large parameter
     # is so narrow that a double does not hold its places; that of a small one has tails as long as one over it.
@@ -208,7 +216,7 @@ class LogitLoss:
         return self.gains + self.r, self.loses
 
     def _integrate(self, epsilons: Array) -> Array:
-        deltas, r = np.zeros(len(epsilons)), self.r
+        deltas, r = np.full(len(epsilons), raised(0.0, ULPS)), self.r
         up, down = (
             _mean_digamma_less_log(self.gains, r, at_end=True),
             _mean_digamma_less_log(self.loses, r, at_end=False),
@@ -229,7 +237,7 @@ class LogitLoss:
             starts = np.searchsorted(breaks, np.maximum(t, breaks[0])) * (len(x) // (len(breaks) - 1))
             excess = r * (x - np.repeat(t, np.diff(starts, append=len(x))))
         sums = delta_grid(excess, masses, starts, np.diff(epsilons[: len(t)]))
-        deltas[: len(t)] = np.minimum(sums * math.exp(logs[0] + self._log_height) * RAISED, 1.0)
+        deltas[: len(t)] = np.minimum(raised(sums * math.exp(logs[0] + self._log_height), ULPS), 1.0)
         return deltas
 
     def _breaks(self, t: Array, *, nats: float = 4.0) -> Array:

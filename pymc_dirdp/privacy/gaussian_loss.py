@@ -11,12 +11,12 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import bulk_breaks, inner, nodes
-from pymc_dirdp.numerics.roots import round_up
+from pymc_dirdp.numerics.roots import raised, round_up
 from pymc_dirdp.privacy.curves import LossCurves
 from pymc_dirdp.privacy.divergences import delta_grid
 
-# The relative rounding error of an exponential of at most 745 and of its use.
-_SLACK = 1e-12
+# The rounding error of an exponential of at most 745 and of its use, 1e-12 of it.
+_ULPS = 2.0**12
 # Terms beyond a share exp(-50) of the sum are replaced by their bound.
 _REACH = 100.0
 # Masses below exp(-745) are 0 in doubles.
@@ -114,16 +114,16 @@ def deltas(variance: float, cells: int, records: int, epsilons: Array, *, max_cl
     t = _Thresholds.of(variance, cells, records, near)
     closeness, slope = _closeness(variance, cells), records / variance
     # A term for every point of the grid, each of which is computed from the next one.
-    rounding = _SLACK + 1e-15 * len(near)
+    rounding = _ULPS + 4 * len(near)
     if closeness <= max_closeness:
         sums = _single_variable_sums(v, slope, t) * (1 + closeness)
     elif cells <= 4096:
         # The total of all masses that are 0 in doubles is far below 1e-305.
         sums = t.excess(slope, *_convolve(variance, cells)) + 1e-305
-        rounding += cells * math.sqrt(2 * _UNDERFLOW * v) * 1e-15
+        rounding += 4 * cells * math.sqrt(2 * _UNDERFLOW * v)
     else:
         sums = convert_deltas(cells * records**2 / (2 * variance), near)
-    bounds[: len(near)] = np.minimum(sums * (1 + rounding), bounds[: len(near)])
+    bounds[: len(near)] = np.minimum(raised(sums, rounding), bounds[: len(near)])
     return bounds
 
 
@@ -143,7 +143,7 @@ def convert_deltas(rho: float, epsilons: Array) -> Array:
         )
         # The rounding error of a difference is added. Terms that overflow give no bound.
         logs = np.nan_to_num(gain * (1 + 1e-15) - cost * (1 - 1e-15), nan=0.0, neginf=-math.inf)
-    bounds: Array = np.minimum(np.exp(np.minimum(logs, 0.0)), math.sqrt(rho / 2)) * (1 + _SLACK)
+    bounds: Array = raised(np.minimum(np.exp(np.minimum(logs, 0.0)), math.sqrt(rho / 2)), _ULPS)
     return np.minimum(bounds, 1.0)
 
 
@@ -323,7 +323,7 @@ def renyi(variance: Fraction, cells: int, order: float) -> float:
     if order == 1:
         return whole
     reduction = cells * log_theta_ratio(float(variance), order) / (order - 1)
-    return math.nextafter(whole + reduction * (1 - _SLACK), math.inf)
+    return math.nextafter(whole + reduction * (1 - _ULPS * 2.0**-52), math.inf)
 
 
 def log_theta_ratio(variance: float, x: float) -> float:

@@ -19,6 +19,7 @@ from scipy.special import logsumexp
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.quadrature import inner
+from pymc_dirdp.numerics.roots import raised
 from pymc_dirdp.privacy.curves import LossCurves, rho_from_above
 
 # At most this share of a tilted distribution lies outside of the window; it is added to the result.
@@ -110,7 +111,7 @@ class ComposedLoss:
         finite = np.array([math.log1p(-part.infinite) if part.infinite < 1 else -math.inf for part, _ in self.parts])
         # No copy of a loss that is always infinite adds nothing.
         logs = np.multiply(self._times, finite, out=np.zeros(self._times.shape), where=self._times > 0)
-        return np.asarray(-np.expm1(np.add.reduce(logs, axis=1)))
+        return np.asarray(np.minimum(raised(-np.expm1(np.add.reduce(logs, axis=1)), 16), 1.0))
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on the hockey-stick divergence at any real `epsilon`, tight up to the grid."""
@@ -121,17 +122,19 @@ class ComposedLoss:
         tilt = _lowest(lambda tilt: float(np.max(self._log_moments_at(tilt))) - tilt * epsilon, self._tilts)
         if tilt not in self._bulks:
             self._bulks[tilt] = self._bulk(tilt)
-        losses, masses, errors = self._bulks[tilt]
+        losses, masses, errors, ulps = self._bulks[tilt]
         excess = losses - epsilon
         is_above = excess > 0
         # Each factor is at most 1, so the error of the masses is the error of the sum.
         factors = np.exp(-tilt * excess[is_above]) * -np.expm1(-excess[is_above])
         tails = np.add.reduce(masses[:, is_above] * factors, axis=1) + errors
-        scales = np.exp(np.minimum(self._log_moments_at(tilt) - tilt * epsilon, 700.0))
-        return min(1.0, float(np.max(self._infinite + scales * tails)))
+        log_moments, shift = self._log_moments_at(tilt), min(tilt * epsilon, 1e300)
+        rounding = 2.0**-50 * (np.abs(log_moments) + abs(shift))
+        scales = np.exp(np.minimum(log_moments - shift + rounding, 700.0))
+        return min(1.0, raised(float(np.max(self._infinite + scales * tails)), ulps))
 
     @cached_property
-    def _bulks(self) -> dict[float, tuple[Array, Array, Array]]:
+    def _bulks(self) -> dict[float, tuple[Array, Array, Array, float]]:
         """A cache of the tilted sums, by tilt."""
         return {}
 
@@ -163,8 +166,12 @@ class ComposedLoss:
         """The largest standard deviation of the tilted sums, at least one step; `weights` are the tilted masses."""
         return math.sqrt(self.step**2 + float(np.max(self._sums(self._points.variances(weights)))))
 
-    def _bulk(self, tilt: float) -> tuple[Array, Array, Array]:
-        """Losses and masses of the tilted sums in a window with nearly all of the mass, and errors of the masses."""
+    def _bulk(self, tilt: float) -> tuple[Array, Array, Array, float]:
+        """Losses and masses of the tilted sums in a window with nearly all of the mass, and errors of the masses.
+
+        The last number is the relative rounding error of the masses, in units of the last place: each copy of a loss
+        multiplies by a tilted mass, whose logarithm was rounded a few times.
+        """
         weights = self._points.tilted_masses(tilt)
         low, high = self._window(tilt, self._spread(weights))
         size = int(scipy.fft.next_fast_len(high - low + 1, real=True))
@@ -183,7 +190,8 @@ class ComposedLoss:
         losses = self.step * index.astype(np.float64)
         # The rounding error of a transform of length n is below `1e-15 * log2(n)` relative, in the l2 norm.
         errors = _OUTSIDE + 1e-15 * math.log2(size + 1) * norms * math.sqrt(size)
-        return losses, np.maximum(circles[:, index % size], 0.0), errors
+        ulps = 64 + 4 * float(np.max(self._sums(self._points.mean_sizes(weights, tilt))))
+        return losses, np.maximum(circles[:, index % size], 0.0), errors, ulps
 
     def _window(self, tilt: float, spread: float) -> tuple[int, int]:
         """Indices outside of which each tilted sum has a probability below `_OUTSIDE`, by Chernoff's bound."""
@@ -258,6 +266,11 @@ class _Points:
         means: Array = np.add.reduceat(weights * self.losses, self.starts)
         variances: Array = np.add.reduceat(weights * (self.losses - self._repeat(means)) ** 2, self.starts)
         return variances
+
+    def mean_sizes(self, weights: Array, tilt: float) -> Array:
+        """The mean sizes of the terms of the logarithms of the tilted masses, for each loss."""
+        sizes = np.abs(self.log_masses) + np.abs(tilt * self.losses) + np.abs(self._repeat(self.log_moments(tilt)))
+        return np.asarray(np.add.reduceat(weights * sizes, self.starts))
 
     def _repeat(self, of_losses: Array) -> Array:
         return np.repeat(of_losses, np.diff(self.starts, append=len(self.places)))

@@ -9,6 +9,7 @@ from typing import Self, final
 from pymc_dirdp.numerics.gamma import LARGEST_EXPONENT
 from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.numerics.roots import floor_to_digits as down
+from pymc_dirdp.numerics.roots import raised
 from pymc_dirdp.privacy.curves import PrivacyCurves, worst_curves
 from pymc_dirdp.privacy.guarantees import Guarantee
 
@@ -55,13 +56,16 @@ class Odds:
             for part in (0.9, 0.7, 0.5, 0.3, 0.1, 0.03, 0.01)
             if part * self.delta > 0
         ]
-        return min([self.curves.pure_epsilon, *(epsilon - math.log1p(-b / self.delta) for b, epsilon in points)])
+        bounds = [raised(epsilon - math.log1p(-b / self.delta), 4) for b, epsilon in points]
+        return min([self.curves.pure_epsilon, *bounds])
 
     def __str__(self) -> str:
         if math.isinf(self.log_factor):
             return "anything, because no bound follows"
         is_moderate = self.log_factor < LARGEST_EXPONENT
-        factor = f"{up(math.exp(self.log_factor), 3):.3g}" if is_moderate else f"exp({up(self.log_factor, 4):.4g})"
+        factor = f"exp({up(self.log_factor, 4):.4g})"
+        if is_moderate:
+            factor = f"{up(raised(math.exp(self.log_factor), 4), 3):.3g}"
         is_pure = self.curves.pure_epsilon <= self.log_factor
         return f"{factor} at most" + f", except with a probability of at most {up(self.delta):g}" * (not is_pure)
 
@@ -79,8 +83,8 @@ def chance(log_odds: float) -> str:
     if math.isinf(log_odds):
         return "certainty"
     if log_odds > LARGEST_EXPONENT:
-        return f"1 - exp(-{up(log_odds * (1 + 1e-12), 4):.4g})"
-    return _percent(1 / (1 + math.exp(-log_odds)), 1 / (1 + math.exp(log_odds)))
+        return f"1 - exp(-{up(raised(log_odds, 4), 4):.4g})"
+    return _percent(raised(1 / (1 + math.exp(-log_odds)), 4), 1 / raised(1 + math.exp(log_odds), 4))
 
 
 def _percent(probability: float, rest: float) -> str:

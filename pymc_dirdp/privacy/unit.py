@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import ClassVar, final, override
 
@@ -14,6 +15,7 @@ from scipy.special import digamma
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import within
 from pymc_dirdp.numerics.gamma import mean_digamma
+from pymc_dirdp.numerics.roots import product_above, raised, round_down
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import (
     ORDERS,
@@ -57,7 +59,7 @@ def records_in_cells(
     if spread and not lie_in_one_cell(cells[0], r, records):
         return SpreadRecords(cells[: cells_needed(cells, records)], n_cells, r, records, adjacency)
     gains = cells[1] if adjacency_by_name(adjacency).records_are_public else math.inf
-    return DominatingPair(cells[0], gains, records * r)
+    return DominatingPair(cells[0], gains, product_above(records, r))
 
 
 def cells_needed(cells: tuple[float, ...], records: int) -> int:
@@ -137,7 +139,7 @@ class SpreadRecords(LossCurves):
 
     @override
     def _renyi(self, order: float) -> float:
-        losing = renyi_remove(order, self.cells[0], self.records * self.r)
+        losing = renyi_remove(order, self.cells[0], product_above(self.records, self.r))
         if not self._is_replacement or not math.isfinite(losing):
             return losing
         return losing + gains(order, self.cells[1:], self.n_cells - 1, self.r, self.records)
@@ -174,11 +176,13 @@ class SpreadRecords(LossCurves):
     @property
     def _bounding_pairs(self) -> tuple[DominatingPair, ...]:
         """A pair with smaller parameters that bounds every way to spread the records, if there is one."""
-        low, high = (min(a, _ONE_CELL_PRIOR - self.records * (_ONE_CELL_PRIOR - a)) for a in self.cells[:2])
+        half = Fraction(_ONE_CELL_PRIOR)
+        exact = [half - self.records * (half - Fraction(a)) for a in self.cells[:2]]
+        low, high = (min(a, round_down(bound)) for a, bound in zip(self.cells[:2], exact, strict=True))
         return (self._pair(low, high),) if low > 0 else ()
 
     def _pair(self, low: float, high: float) -> DominatingPair:
-        return DominatingPair(low, high if self._is_replacement else math.inf, self.records * self.r)
+        return DominatingPair(low, high if self._is_replacement else math.inf, product_above(self.records, self.r))
 
     @cached_property
     def _spread_ways(self) -> tuple[tuple[LossCurves, Array], ...]:
@@ -192,8 +196,10 @@ class SpreadRecords(LossCurves):
         reverse_removals, reverse_additions = self._divergences(renyi_remove, high), self._divergences(renyi_add, low)
         ways: list[tuple[LossCurves, Array]] = []
         for losing, gaining in self._ways():
-            parts: list[tuple[LossCurves, int]] = [(DominatingPair(low, math.inf, k * self.r), 1) for k in losing]
-            parts += [(DominatingPair(math.inf, high, k * self.r), 1) for k in gaining]
+            parts: list[tuple[LossCurves, int]] = [
+                (DominatingPair(low, math.inf, product_above(k, self.r)), 1) for k in losing
+            ]
+            parts += [(DominatingPair(math.inf, high, product_above(k, self.r)), 1) for k in gaining]
             forward = sum(removals[k] for k in losing) + sum(additions[k] for k in gaining)
             backward = sum(reverse_additions[k] for k in losing) + sum(reverse_removals[k] for k in gaining)
             ways.append((Composition(tuple(parts)), np.maximum(forward, backward)))
@@ -201,7 +207,9 @@ class SpreadRecords(LossCurves):
 
     def _divergences(self, divergence: Callable[[float, float, float], float], a: float) -> dict[int, Array]:
         sizes = range(1, self.records + 1)
-        return {k: np.array([divergence(order, a, k * self.r) for order in ORDERS.tolist()]) for k in sizes}
+        return {
+            k: np.array([divergence(order, a, product_above(k, self.r)) for order in ORDERS.tolist()]) for k in sizes
+        }
 
     def _ways(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
         """The numbers of records that cells lose and gain, except for one cell each. No cell does both."""
@@ -226,7 +234,9 @@ def gains(order: float, cells: tuple[float, ...], n_cells: int, r: float, record
     """
     if records > _MAX_SPREAD:
         return _many_gains(order, cells, n_cells, r, records)
-    divergences = [[renyi_add(order, a, k * r) for k in range(1, records // i + 1)] for i, a in enumerate(cells, 1)]
+    divergences = [
+        [renyi_add(order, a, product_above(k, r)) for k in range(1, records // i + 1)] for i, a in enumerate(cells, 1)
+    ]
     return max(
         math.fsum(divergences[i][k - 1] for i, k in enumerate(spread))
         for spread in partitions(records, min(len(cells), n_cells))
@@ -239,7 +249,7 @@ def _many_gains(order: float, cells: tuple[float, ...], n_cells: int, r: float, 
     The divergence of a gain is first convex and then concave in its size. So no division has more divergence than equal
     real shares, and none has more for its size than the steepest gain.
     """
-    a, gain = cells[0], records * r
+    a, gain = cells[0], product_above(records, r)
     if cells[-1] >= _ONE_CELL_PRIOR:
         # Among the cells of 1/2 and more the divergence is largest with all gains in one of them.
         n_cells = min(n_cells, 1 + sum(cell < _ONE_CELL_PRIOR for cell in cells))
@@ -247,7 +257,7 @@ def _many_gains(order: float, cells: tuple[float, ...], n_cells: int, r: float, 
     if gain <= steepest or n_cells == 1:
         return in_one_cell
     share = max(gain / min(records, n_cells), steepest)
-    return max(in_one_cell, gain / share * renyi_add(order, a, share))
+    return max(in_one_cell, raised(gain / share * renyi_add(order, a, share), 4))
 
 
 @lru_cache(maxsize=512)
@@ -332,7 +342,8 @@ class PersonalCells:
             A dominating pair of distributions where a person has one block, and a composition of such pairs otherwise.
             Curves with equal `r` and equal smallest prior parameters are equal.
         """
-        # Counts are integers.
+        # Counts are integers. A parameter that depends on a product with them is rounded down, because losses fall with
+        # the parameters, without bound next to a pole.
         min_records = math.ceil(min_count)
         members = dict.fromkeys(
             self._person(blocks, r, adjacency, raise_by, min_records, spread) for blocks in self.people
@@ -344,12 +355,11 @@ class PersonalCells:
     ) -> LossCurves:
         parts: Counter[LossCurves] = Counter()
         for cells, count in blocks:
-            # The sum is rounded in this order, as if `raise_by` were in the prior: a calibration must see the curves of
-            # its result.
-            raised = tuple(cell + raise_by + r * min_records for cell in cells)
+            # `raise_by` is added as it is to the prior: a calibration must see the curves of its result.
+            above = tuple(_sum_down(cell + raise_by, r, min_records) for cell in cells)
             if self.n_records is not None:
-                return self._public_row(raised[0], raised[1], r, min_records)
-            parts[records_in_cells(raised, self.n_cells, r, self.records, adjacency, spread=spread)] += count
+                return self._public_row(above[0], above[1], r, min_records)
+            parts[records_in_cells(above, self.n_cells, r, self.records, adjacency, spread=spread)] += count
         ((first, count), *others) = parts.items()
         return first if count == 1 and not others else Composition(tuple(parts.items()))
 
@@ -361,7 +371,14 @@ class PersonalCells:
         moving = min(self.records, others)
         # If the cells have only the guaranteed records there is one table, and with fewer records there
         # is none.
-        return DominatingPair(low, high + r * (others - moving), moving * r) if moving > 0 else NoLoss()
+        if moving <= 0:
+            return NoLoss()
+        return DominatingPair(low, _sum_down(high, r, others - moving), product_above(moving, r))
+
+
+def _sum_down(cell: float, r: float, records: int) -> float:
+    """`cell + r * records`, rounded down."""
+    return round_down(Fraction(cell) + Fraction(r) * records) if records else cell
 
 
 def is_binary_row(shape: Sequence[int]) -> bool:

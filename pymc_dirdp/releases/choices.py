@@ -22,6 +22,7 @@ from pymc_dirdp.counting.tables import interval_of
 from pymc_dirdp.display import LabelledResult, Sections
 from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
 from pymc_dirdp.mechanisms.choices import ChoiceMechanism, QuantilesMechanism, TreeMechanism
+from pymc_dirdp.numerics.roots import ceil_to_digits as up
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -370,7 +371,7 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
     def summary(self) -> str:
         chosen, sd = self.mechanism, self.mechanism.marginals[0].noise_sd
         return (
-            f"{chosen.choices} choices of loss range {chosen.choice.u:.4g} by the exponential mechanism, after "
+            f"{chosen.choices} choices of loss range {up(chosen.choice.u, 4):.4g} by the exponential mechanism, after "
             f"{len(chosen.marginals)} marginals with {chosen.noise} noise of standard deviation {sd:.4g}"
         )
 

@@ -213,7 +213,7 @@ def _guarantee(stored: LoadedRelease) -> Lines:
     plan, curves, stated = stored.plan, stored.curves, deployment_of(stored)
     delta = stated.odds.delta
     epsilon, pure = float(curves.epsilon(delta)), float(curves.pure_epsilon)
-    most = [f"epsilon {up(epsilon, 4):.4g} at delta {delta:g}", f"{up(pure, 4):.4g} at delta 0"]
+    most = [f"epsilon {up(epsilon, 4):.4g} at delta {up(delta):g}", f"{up(pure, 4):.4g} at delta 0"]
     if plan.guarantee.is_pure or pure <= epsilon:
         most = [f"epsilon {most[1]}"]
     most = most if math.isfinite(pure) else most[:1]

@@ -315,7 +315,7 @@ def _lines(plan: PairsPlan, release: PairsRelease | None) -> Facts:
     deployment, people, mechanism = deployment_of(plan), plan.privacy_unit, plan.mechanism
     curves, delta = plan.composition, deployment.odds.delta
     pure = float(curves.pure_epsilon)
-    strongest = f"epsilon {up(float(curves.epsilon(delta)), 4):.4g} at delta {delta:g}"
+    strongest = f"epsilon {up(float(curves.epsilon(delta)), 4):.4g} at delta {up(delta):g}"
     if plan.guarantee.is_pure:
         strongest = f"epsilon {up(pure, 4):.4g} at delta 0"
     whom = protected_by(people.label)

@@ -258,7 +258,7 @@ def test_the_local_mechanism_is_its_definition_and_guarantees_nothing(prior):
         found = p4_local_distance([x, n - x], prior=prior, exponent=exponent)
         assert found == pytest.approx(float(distributions[-1] @ distances), rel=1e-11)
     losses = [np.abs(np.log(p / q)).max() for p, q in itertools.pairwise(distributions)]
-    assert p4_local_loss(prior=prior, n_records=n, exponent=exponent) == pytest.approx(max(losses), rel=1e-11)
+    assert p4_local_loss(prior=prior, n_records=n, exponent=exponent) == pytest.approx(max(losses), rel=2e-10)
     # ERRATA P4.12: 1.037 at nominal 1. The global sensitivity keeps what it says.
     assert p4_local_loss(prior=[0.1, 0.1], n_records=300, exponent=0.5) == pytest.approx(1.037, abs=5e-4)
     assert HellingerMechanism([0.1, 0.1], 300, 0.5, sensitivity="global").pure_epsilon <= 1

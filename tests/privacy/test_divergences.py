@@ -40,7 +40,7 @@ def test_a_divergence_of_a_huge_order_is_a_number_and_not_below_the_truth(order,
 @pytest.mark.parametrize(("a", "r"), [(1.0, 1e-17), (1e3, 1e-14), (1e-3, 1e-20), (0.3, 1e-12)])
 def test_a_concentration_that_is_lost_against_the_prior_still_counts_at_large_orders(order, a, r):
     """The direction was once read off `a + r > a`, and the divergence came out a hundred times too small."""
-    assert renyi_add(order, a, r) == pytest.approx(exact(order, a, r, adds=True, digits=120), rel=1e-11, abs=0)
+    assert renyi_add(order, a, r) == pytest.approx(exact(order, a, r, adds=True, digits=120), rel=4e-11, abs=0)
 
 
 @pytest.mark.parametrize(("a", "r"), [(1.6e-6, 5.6e5), (1e-3, 1e3), (0.3, 1e-6), (2.0, 0.7), (1e5, 3e4), (1e-6, 1e-8)])

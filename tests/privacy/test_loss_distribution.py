@@ -125,8 +125,9 @@ def test_many_different_parts_are_looked_at_few_times():
     composition.epsilon(1e-6)
     points, bulks = composition._loss._points, composition._loss._bulks
     assert len(points._log_moments) <= 8 + 8 * len(bulks)
-    for tilt, (losses, masses, errors) in bulks.items():
+    for tilt, (losses, masses, errors, ulps) in bulks.items():
         assert errors.max() < 1e-8
+        assert ulps < 1e5
         assert masses.sum() == pytest.approx(1, abs=1e-9)
         # The window is that of the best of all bounds, or as good.
         spread = float(np.sqrt(np.sum(points.variances(points.tilted_masses(tilt)))))

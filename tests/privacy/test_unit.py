@@ -42,7 +42,8 @@ def test_blocks_of_equal_cells_are_one_pair_counted():
     assert pair(table, 0.1, EACH) == Composition(((DominatingPair(1.0, 1.0, 0.1), 10),))
     assert pair(table, 0.1) == pair(table, 0.1, Contribution(1, ("any",))) == DominatingPair(1.0, 1.0, 0.1)
     assert pair(table, 0.1, Contribution(1, ("own",))) == DominatingPair(1.0, 1.0, 0.1)
-    assert pair(table, 0.1, 10) == DominatingPair(1.0, 1.0, 1.0)
+    # Ten times 0.1, rounded up.
+    assert pair(table, 0.1, 10) == DominatingPair(1.0, 1.0, 1.0000000000000002)
 
 
 def test_every_block_has_its_own_smallest_cells():
