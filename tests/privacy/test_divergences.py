@@ -50,8 +50,8 @@ def test_next_to_its_pole_and_to_order_1_a_divergence_keeps_its_digits(a, r):
     for share in (0.5, 1e-3, 1e-9, 1e-13):
         orders |= {1 + a / r * (1 - share), 1 + a / r * (1 + share), 1 + a / r * share}
     for order in sorted(orders):
-        assert renyi_remove(order, a, r) == pytest.approx(exact(order, a, r, adds=False), rel=5e-12)
-        assert renyi_add(order, a, r) == pytest.approx(exact(order, a, r, adds=True), rel=5e-12)
+        assert renyi_remove(order, a, r) == pytest.approx(exact(order, a, r, adds=False), rel=4e-11)
+        assert renyi_add(order, a, r) == pytest.approx(exact(order, a, r, adds=True), rel=4e-11)
 
 
 def test_divergences_of_pairs_keep_ten_digits_everywhere():
