@@ -30,7 +30,7 @@ def _trigamma(x: float) -> float:
     return float(polygamma(1, x))
 
 
-def _less(x: float, *factors: float) -> float:
+def _subtract(x: float, *factors: float) -> float:
     """`x` minus a product, rounded down once: a trigamma function has a pole at 0."""
     return round_down(Fraction(x) - math.prod(map(Fraction, factors)))
 
@@ -74,7 +74,7 @@ def p1_theorem_1(
     """
     order, r, alpha_min = at_least(1, order=order), positive(r=r), positive(alpha_min=alpha_min)
     delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
-    argument = _less(alpha_min, order - 1, r, delta_inf)
+    argument = _subtract(alpha_min, order - 1, r, delta_inf)
     if argument <= 0:
         raise ArgumentError(
             f"P1 Theorem 1 needs (order - 1) * r * delta_inf < alpha_min, got order={order:g}, r={r:g}, "
@@ -114,7 +114,7 @@ def p2_theorem_1(
     delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
     if gamma >= alpha_min:
         raise ArgumentError(f"P2 Theorem 1 needs gamma < alpha_min, got gamma={gamma:g}, alpha_min={alpha_min:g}.")
-    rho = raised(r**2 * delta_2_squared * _trigamma(_less(alpha_min, gamma)) / 2, _ULPS)
+    rho = raised(r**2 * delta_2_squared * _trigamma(_subtract(alpha_min, gamma)) / 2, _ULPS)
     return TruncatedCDP(rho=rho, omega=round_down(Fraction(gamma) / (Fraction(r) * Fraction(delta_inf)) + 1))
 
 
@@ -147,7 +147,7 @@ def p2_theorem_2(
     log_inverse = -math.log(delta)
 
     def rho(gamma: float) -> float:
-        return scaled_2 * _trigamma(_less(alpha_min, gamma)) / 2
+        return scaled_2 * _trigamma(_subtract(alpha_min, gamma)) / 2
 
     def objective(gamma: float) -> float:
         return rho(gamma) * (gamma / scaled_inf + 1) + log_inverse * scaled_inf / gamma
