@@ -8,8 +8,6 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.networks.fitting import measurements_of
-from pymc_dirdp.releases.axes import cell_dims
-from pymc_dirdp.releases.draws import fitted_shares, measurements_of_table
 
 RECORDS = {"a": list("xxy") * 20, "one": ["any"] * 60, "b": list("pqq") * 20}
 CATEGORIES = {"a": ["x", "y"], "one": ["any"], "b": ["p", "q"]}
@@ -24,10 +22,7 @@ def model():
 def test_noisy_counts_are_measurements_with_the_variance_of_their_noise(mechanism):
     release = dirdp.sample(TARGET, model(), mechanism=mechanism)
     families, measurements, n_records = measurements_of(release)
-    assert [(one.name, one.axes, one.shape) for one in families] == [
-        ("p_a", ("a",), (2,)),
-        ("p_b", ("a", "b"), (2, 2)),
-    ]
+    assert [(one.name, one.axes, one.shape) for one in families] == [("p_a", ("a",), (2,)), ("p_b", ("a", "b"), (2, 2))]
     assert n_records == 60
     marginals = [("a",), ("b",), ("a", "b")] if mechanism == "marginals" else [("a",), ("a", "b")]
     assert [one.axes for one in measurements] == marginals
@@ -47,15 +42,11 @@ def test_noisy_counts_are_measurements_with_the_variance_of_their_noise(mechanis
         assert measurements[-1].variance == pytest.approx(free(float(last["noise_sd"]), 4))
 
 
-def test_a_private_number_of_records_is_no_part_of_it():
+def test_a_private_number_of_records_and_draws_that_are_the_release_are_no_part_of_it():
     release = dirdp.sample(TARGET, model(), mechanism="marginals", adjacency="add-remove", n_records=77)
     assert measurements_of(release)[2] is None
-
-
-def test_draws_that_are_the_release_are_no_measurements():
-    release = dirdp.sample(TARGET, model())
     with pytest.raises(ArgumentError, match="no noisy counts of 'p_a'"):
-        measurements_of(release)
+        measurements_of(dirdp.sample(TARGET, model()))
 
 
 def test_what_contradicts_itself_is_not_read(edited):
@@ -64,27 +55,3 @@ def test_what_contradicts_itself_is_not_read(edited):
     place = ("plan", "tables", names.index("p_b"), "parameters", "noise_parameters")
     with pytest.raises(ReleaseError):
         measurements_of(edited(release, (place, [1e-3, 1e-3])))
-
-
-def test_shares_are_fitted_to_the_tables_of_a_plan():
-    plan = dirdp.plan(TARGET, model(), mechanism="marginals")
-    counts = {"p_a": np.array([40.0, 20.0]), "p_b": np.array([[20.0, 20.0], [0.0, 20.0]])}
-    published = {
-        part.table.name: part.mechanism.draw(counts[part.table.name], 1, sampler="exact", random_seed=None)
-        for part in plan.parts
-        if part.table.name in counts
-    }
-    parts = {part.table.name: part for part in plan.parts}
-    measured = [
-        measurements_of_table(name, tuple(cell_dims(parts[name].table)), parts[name].mechanism, output)
-        for name, output in published.items()
-    ]
-    shares = fitted_shares(measured, 60)
-    assert set(shares) == set(counts)
-    np.testing.assert_allclose(shares["p_b"].sum(axis=-1), 1.0)
-    family, measurements = measurements_of_table(
-        "p_b", tuple(cell_dims(plan.parts[2].table)), plan.parts[2].mechanism, published["p_b"]
-    )
-    assert family.axes == ("a", "b")
-    assert len(measurements) == 2
-    assert fitted_shares([], 60) == {}

@@ -1,13 +1,11 @@
 """Synthetic records given a release: their distribution, their labels, and what they cannot be made of."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
-from scipy.stats import beta, chi2, norm
+from scipy.stats import beta, chi2
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.networks.systematic import systematic
@@ -73,12 +71,12 @@ def test_each_cell_has_its_share_of_one_draw(network):
 def test_sets_differ_as_the_draws_given_the_release_do():
     release = flat((60, 30, 10))
     estimates = dirdp.estimate(release).tables["p"]
-    records = dirdp.synthetic(release, 4000, 1500, random_seed=1)
+    records = dirdp.synthetic(release, 4000, 600, random_seed=1)
     shares = records["p_dim_0"].eq(0).groupby(level="set").mean().to_numpy()
     mean, sd = estimates.share_means[0], estimates.share_sds[0]
     sampling = np.sqrt((mean * (1 - mean) - sd**2) / 4000)
-    assert abs(shares.mean() - mean) < 5 * sd / np.sqrt(1500)
-    assert shares.std() == pytest.approx(np.hypot(sd, sampling), rel=0.1)
+    assert abs(shares.mean() - mean) < 5 * sd / np.sqrt(600)
+    assert shares.std() == pytest.approx(np.hypot(sd, sampling), rel=0.15)
 
 
 def test_rows_without_shares_have_those_of_their_records():
@@ -155,48 +153,39 @@ def test_tables_that_make_up_no_record(network):
             dirdp.synthetic(release, tables=tables)
 
 
-@pytest.mark.parametrize("bad", [-1, 0.5, "a", None])
-def test_numbers_that_are_none(network, bad):
-    if bad is not None:
-        with pytest.raises(dirdp.errors.ArgumentError, match="n_records"):
-            dirdp.synthetic(network, bad)
-    with pytest.raises(dirdp.errors.ArgumentError, match="n_sets"):
-        dirdp.synthetic(network, n_sets=bad)
-
-
-def test_more_sets_than_draws(network):
+def test_numbers_that_are_none_and_what_is_no_release(network):
+    for bad in (-1, 0.5, "a", None):
+        with pytest.raises(dirdp.errors.ArgumentError, match="n_sets"):
+            dirdp.synthetic(network, n_sets=bad)
+        if bad is not None:
+            with pytest.raises(dirdp.errors.ArgumentError, match="n_records"):
+                dirdp.synthetic(network, bad)
     with pytest.raises(dirdp.errors.ArgumentError, match="one of 3 draws"):
         dirdp.synthetic(dirdp.analyse(network, 3, chains=1), n_sets=4)
+    for thing in (None, 3, xr.DataTree()):
+        with pytest.raises(dirdp.errors.ReleaseError, match="Expected a release"):
+            dirdp.synthetic(thing)
 
 
-def damaged_counts(analysis):
-    analysis["latent_counts"] = analysis["latent_counts"].to_dataset().astype(float)
-
-
-def lost_draws(analysis):
-    analysis["posterior"] = analysis["posterior"].to_dataset().drop_vars("p_class")
-
-
-def scaled_draws(analysis):
-    analysis["posterior"] = analysis["posterior"].to_dataset() * 1.1
-
-
-def fewer_draws(analysis):
-    analysis["latent_counts"] = analysis["latent_counts"].to_dataset().isel(draw=slice(1))
-
-
-def negative_counts(analysis):
-    analysis["latent_counts"]["p_class"].values[0, 0, 0] = -1
+def negative(counts):
+    counts["p_class"].values[0, 0, 0] = -1
+    return counts
 
 
 @pytest.mark.parametrize(
-    "damage", [damaged_counts, lost_draws, scaled_draws, fewer_draws, negative_counts], ids=lambda d: d.__name__
+    ("group", "damage"),
+    [
+        ("latent_counts", lambda counts: counts.astype(float)),
+        ("latent_counts", lambda counts: counts.isel(draw=slice(1))),
+        ("latent_counts", negative),
+        ("posterior", lambda draws: draws.drop_vars("p_class")),
+        ("posterior", lambda draws: draws * 1.1),
+    ],
 )
-def test_a_damaged_analysis(network, damage):
+def test_a_damaged_analysis(network, group, damage):
     tree = dirdp.analyse(network, 3, chains=1)
     groups = {path: tree[path].to_dataset().copy(deep=True) for path in ("posterior", "latent_counts")}
-    analysis = xr.DataTree.from_dict(groups)
-    damage(analysis)
+    analysis = xr.DataTree.from_dict(groups | {group: damage(groups[group])})
     for use in (
         dirdp.synthetic,
         lambda given: dirdp.predict_log_proba(given, FRAME),
@@ -204,41 +193,6 @@ def test_a_damaged_analysis(network, damage):
     ):
         with pytest.raises(dirdp.errors.ArgumentError, match="p_class"):
             use(analysis)
-
-
-@pytest.mark.parametrize("thing", [None, 3, xr.DataTree()])
-def test_what_is_no_release(thing):
-    with pytest.raises(dirdp.errors.ReleaseError, match="Expected a release"):
-        dirdp.synthetic(thing)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("kind", ["dirichlet", "geometric"])
-def test_combined_intervals_cover_as_the_exact_ones_do(kind):
-    """100 data sets of 200 records, 25 synthetic sets for each; one set that is treated as the data covers far less."""
-    rng, n, sets, data = np.random.default_rng(3), 200, 25, 100
-    exact, combined, naive = [], [], []
-    for seed in range(data):
-        truth = rng.dirichlet(np.ones(3))
-        with pm.Model(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
-            p = pm.Dirichlet("p", a=np.ones(3))
-            pm.Multinomial("x", n=n, p=p, observed=rng.multinomial(n, truth))
-            guarantee = dirdp.ApproxDP(epsilon=0.3, delta=1e-6)
-            release = planned_sample(guarantee, mechanism=kind, sampler="exact", random_seed=seed)
-        low, high = dirdp.estimate(release, [0.9]).tables["p"].share_intervals[0][0]
-        exact.append(low <= truth[0] <= high)
-        records = dirdp.synthetic(release, n_sets=sets, random_seed=rng)
-        q = records["p_dim_0"].eq(0).groupby(level="set").mean().to_numpy()
-        u = q * (1 - q) / n
-        low, high = dirdp.papers.combine(q, u).interval(0.9)
-        combined.append(low <= truth[0] <= high)
-        half = norm.ppf(0.95) * np.sqrt(u[0])
-        naive.append(abs(q[0] - truth[0]) <= half)
-    error = np.sqrt(0.9 * 0.1 / data)
-    assert abs(np.mean(exact) - 0.9) < 4 * error
-    assert abs(np.mean(combined) - 0.9) < 4 * error
-    assert np.mean(naive) < 0.9 - 4 * error
 
 
 # Systematic sampling of the records of an estimate.
@@ -250,7 +204,7 @@ OF_ROW = DRAWN.integers(0, 6, 500)
 
 def test_each_record_has_its_category_with_the_probability_of_its_row():
     """The same records are drawn 20 000 times; the same test tells the shares of another row apart."""
-    rows, times = OF_ROW[:30], 20_000
+    rows, times = OF_ROW[:20], 6000
     rng = np.random.default_rng(1)
     seen = np.stack([systematic(rows, ROW_SHARES, rng) for _ in range(times)])
     for shares, passes in ((ROW_SHARES, True), (np.roll(ROW_SHARES, 1, axis=0), False)):
@@ -260,7 +214,7 @@ def test_each_record_has_its_category_with_the_probability_of_its_row():
         assert bool(np.abs(z).max() < 5.5) is passes
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_counts_of_rows_and_of_rows_in_order_are_as_expected_up_to_rounding(seed):
     codes = systematic(OF_ROW, ROW_SHARES, np.random.default_rng(seed))
     found = np.stack([np.bincount(codes[row == OF_ROW], minlength=4) for row in range(6)])

@@ -119,15 +119,3 @@ def test_a_guarantee_that_shows_nothing_warns():
     with pytest.warns(FewRecordsWarning, match="hides all dependence"):
         dirdp.fit(release)
     assert len(dirdp.synthetic(release)) == 60
-
-
-def test_a_column_of_one_category_and_categories_that_never_occur():
-    records = {"a": ["x"] * 500, "b": [1, 2] * 250, "one": ["only"] * 500}
-    categories = {"a": ["x", "never", "nor this"], "b": [1, 2, 3], "one": ["only"]}
-    model = dirdp.latent_class(records, categories=categories)
-    release = dirdp.sample(dirdp.ApproxDP(epsilon=3.0, delta=1e-6), model)
-    found = dirdp.synthetic(release)
-    assert set(found["one"]) == {"only"}
-    assert (found["a"] == "x").mean() > 0.9
-    assert np.isfinite(dirdp.log_likelihood(release, {"a": ["never"], "b": [3], "one": ["only"]})).all()
-    assert dirdp.predict_log_proba(release, records, target="one").shape == (500, 1)
