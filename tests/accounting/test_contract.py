@@ -97,7 +97,9 @@ def test_entries_of_every_ledger(limit, adaptive, tmp_path):
     # The releases together keep the limit, and what the ledger states.
     together = Composition(tuple((curves, 1) for curves in [curves_at(entry, limit) for entry in counting]))
     for stated in (limit, ledger.guarantee):
-        assert together.satisfies(stated)
+        # A ledger takes 0.1 for a tenth, and the double of this text is a little more.
+        loss, allowed = together.loss(stated)
+        assert loss <= allowed * (1 + 1e-15)
     assert all(left >= 0 for left in ledger.left.values())
 
 
