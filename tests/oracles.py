@@ -1,11 +1,16 @@
 """Brute force for all rooms: divergences by their definitions, and every small data set with its neighbours."""
 
+import heapq
 import itertools
 import math
+from collections import defaultdict
+from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
 from scipy.special import betaln, digamma, gammaln
+
+from pymc_dirdp.sampling.bits import Bits
 
 # A privacy loss is a list of (probability under the first data set, loss); the digits are those of `mp.workdps`.
 
@@ -152,3 +157,78 @@ def neighbours(table, adjacency):
                 neighbour = without.copy()
                 neighbour[other] += 1
                 yield neighbour
+
+
+# Samplers, by all the answers of their source of random bits.
+
+
+class OutOfChoicesError(Exception):
+    """The choices that were made before do not suffice. Holds the probabilities of the next one."""
+
+
+class Tape(Bits):
+    """Choices in place of random bits."""
+
+    def __init__(self, choices):
+        super().__init__(0)
+        self._choices = list(choices)
+
+    def choose(self, probabilities):
+        if not self._choices:
+            raise OutOfChoicesError(probabilities)
+        return self._choices.pop(0)
+
+    def uniform(self, n):
+        return self.choose([Fraction(1, n)] * n)
+
+    def uniforms(self, limits):
+        return np.array([self.uniform(n) for n in limits.tolist()], dtype=np.int64)
+
+    def coin(self, p):
+        return self.choose([1 - p, p]) == 1
+
+
+def distribution(run, tape=Tape, left=Fraction(1, 100)):
+    """The probability of each answer of `run(tape)`, and what is left in branches that were not followed."""
+    heap, order, found, undecided = [(-Fraction(1), 0, ())], itertools.count(1), defaultdict(Fraction), Fraction(1)
+    while heap and undecided > left:
+        minus, _, choices = heapq.heappop(heap)
+        try:
+            answer = run(tape(choices))
+        except OutOfChoicesError as more:
+            for choice, p in enumerate(*more.args):
+                if p:
+                    heapq.heappush(heap, (minus * p, next(order), (*choices, choice)))
+        else:
+            found[answer] -= minus
+            undecided += minus
+    return found, undecided
+
+
+def agrees(run, exact, tape=Tape, left=Fraction(1, 100), *, others=False):
+    """Whether the enumerated probabilities can be the exact ones: each lies within what was not followed, above it.
+
+    With `others` there may be more answers than those of `exact`.
+    """
+    found, undecided = distribution(run, tape, left)
+    assert undecided <= left
+    # Exact probabilities may be doubles.
+    rounding = Fraction(1, 10**12)
+    fits = all(found[answer] - rounding <= p <= found[answer] + undecided + rounding for answer, p in exact.items())
+    return fits and (others or set(found) <= set(exact))
+
+
+def dirichlet_multinomial(parameters, steps):
+    """The probability of each table of so many steps that has one, as a fraction; the parameters are fractions."""
+    exact = {}
+
+    def rising(x, n):
+        return math.prod((x + i for i in range(n)), start=Fraction(1))
+
+    for table in itertools.product(range(steps + 1), repeat=len(parameters)):
+        if sum(table) == steps:
+            ways = math.factorial(steps) / math.prod(map(Fraction, map(math.factorial, table)))
+            masses = (rising(a, n) for a, n in zip(parameters, table, strict=True))
+            if p := ways * math.prod(masses) / rising(sum(parameters), steps):
+                exact[table] = p
+    return exact

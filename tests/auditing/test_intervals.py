@@ -8,17 +8,24 @@ from scipy.stats import beta, binom
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.intervals import (
+    LIMITS,
+    SHARES,
+    Counts,
+    Event,
     EventLoss,
+    chosen,
+    counted,
     epsilon_from_shares,
     epsilon_of,
     guaranteed_orders,
     lower_limit,
+    measures,
+    parts,
     upper_limit,
 )
 
 
-@pytest.mark.parametrize("n", [10, 1_000, 1_000_000])
-@pytest.mark.parametrize("level", [0.1, 1e-9])
+@pytest.mark.parametrize(("n", "level"), [(10, 1e-9), (1_000_000, 0.1), (1_000_000, 1e-9)])
 def test_limits_are_those_of_clopper_and_pearson(n, level):
     """Oracle: the definition, by the binomial distribution at the limit."""
     hits = np.unique([0, 1, 3, n // 2, n - 1, n])
@@ -77,8 +84,8 @@ def hits(rng, repeats, n, p, q):
 
 @pytest.mark.parametrize(("epsilon", "delta", "q"), [(1.0, 0.0, 0.3), (1.0, 0.0, 0.001), (0.5, 0.01, 0.05)])
 def test_shares_are_wrong_as_seldom_as_stated(epsilon, delta, q):
-    """40,000 repeats at a level of 0.1, where the event attains what is stated."""
-    rng, n, repeats, level = np.random.default_rng(4), 4_000, 40_000, 0.1
+    """Repeats at a level of 0.1, where the event attains what is stated."""
+    rng, n, repeats, level = np.random.default_rng(4), 4_000, 20_000, 0.1
     p = math.exp(epsilon) * q + delta
     wrong = np.sum(epsilon_from_shares(*hits(rng, repeats, n, p, q), n, delta, level) > epsilon)
     assert wrong <= binom.isf(1e-6, repeats, level)
@@ -88,7 +95,64 @@ def test_shares_are_wrong_as_seldom_as_stated(epsilon, delta, q):
         assert np.mean(more > epsilon) > 0.5
 
 
-def test_shares_are_sharper_than_two_limits_where_the_event_is_rare():
-    n, level = 100_000, 1e-6
-    two = epsilon_of(lower_limit(400, n, level / 2), upper_limit(100, n, level / 2), 0.0)
-    assert epsilon_from_shares(400.0, 100.0, 2 * n, 0.0, level) > two + 0.15
+# Events are chosen by what they guarantee, and counted as they are defined.
+
+X, Y = np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.0, 0.0, 1.0])
+
+
+def test_events_are_counted_in_both_directions():
+    there = counted(Event(0, 0.5, False, LIMITS), X, Y)
+    assert (there.hits_p[0], there.trials_p, there.hits_q[0], there.trials_q) == (3, 4, 1, 3)
+    back = counted(Event(0, 0.5, True, LIMITS), X, Y)
+    assert (back.hits_p[0], back.trials_p, back.hits_q[0], back.trials_q) == (2, 3, 1, 4)
+
+
+def test_the_statistic_that_tells_most_is_chosen_and_a_few_lucky_hits_are_not():
+    rng = np.random.default_rng(1)
+    noise = tuple(np.sort(rng.normal(size=2_000)) for _ in range(2))
+    telling = np.sort(rng.normal(1.0, size=2_000)), np.sort(rng.normal(size=2_000))
+    for event in chosen([noise, telling, noise], measures(None, dirdp.PureDP(epsilon=1), 1e-3), 10_000, 1e-6):
+        assert event.which == 1
+        assert event.method in (LIMITS, SHARES)
+    # Three hits against none look like an infinite loss; a common event with a clear ratio guarantees more.
+    common = np.sort(np.repeat([1.0, 0.0], [1_000, 1_000])), np.sort(np.repeat([1.0, 0.0], [250, 1_750]))
+    lucky = np.sort(np.repeat([1.0, 0.0], [3, 1_997])), np.zeros(2_000)
+    (event,) = chosen([lucky, common], measures(None, None, 1e-3), 4_000, 1e-6)
+    assert event.which == 1
+
+
+def test_parts_are_all_of_the_outputs():
+    for size, likelihood in ((100, True), (101, False), (99_999, True)):
+        split = parts(size, likelihood=likelihood)
+        assert split.learned + split.chosen + split.counted == size
+        assert split.counted > size / 2
+
+
+# Measures come in their order, and say what is stated of them.
+
+MECHANISM = dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 0.3)
+
+
+def test_the_claim_comes_first_and_the_curve_after_it():
+    claimed, small, pure, total = measures(MECHANISM, dirdp.ApproxDP(epsilon=2, delta=1e-3), [1e-5, 0])
+    assert (claimed.stated, claimed.delta) == (2, 1e-3)
+    assert (small.stated, small.delta) == (MECHANISM.epsilon(1e-5), 1e-5)
+    assert (pure.stated, pure.delta) == (math.inf, 0)
+    assert (total.stated, total.methods) == (MECHANISM.delta(0.0), (LIMITS,))
+    # Curves as a claim stand in the place of the own ones.
+    other = dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 0.1)
+    for subject in (MECHANISM, None):
+        assert [m.stated for m in measures(subject, other, 1e-5)] == [other.epsilon(1e-5), other.delta(0.0)]
+    (only,) = measures(None, None, 1e-5)
+    assert math.isnan(only.stated)
+
+
+def test_bounds_are_those_of_the_two_methods_and_of_the_measure_of_a_guarantee():
+    counts, level = Counts(np.array([90.0]), 1_000, np.array([10.0]), 990), 1e-3
+    measure = measures(MECHANISM, None, 1e-3)[0]
+    two = epsilon_of(lower_limit(90, 1_000, level / 2), upper_limit(10, 990, level / 2), 1e-3)
+    assert measure.lower(counts, LIMITS, level)[0] == pytest.approx(float(two))
+    assert measure.lower(counts, SHARES, level) == pytest.approx(epsilon_from_shares([90], [10], 1_990, 1e-3, level))
+    measure = measures(MECHANISM, dirdp.RenyiDP(order=2, epsilon=0.5), 1e-5)[0]
+    assert (measure.stated, measure.of_curves(MECHANISM)) == (0.5, MECHANISM.renyi(2.0))
+    assert measure.of_event(0.3, 0.1) == pytest.approx(math.log(0.09 / 0.1 + 0.49 / 0.9))

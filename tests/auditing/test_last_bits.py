@@ -5,7 +5,6 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
-from pymc_dirdp.auditing.statistics import unreachable
 
 GOAL = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 TINY = np.finfo(np.float64).tiny
@@ -34,7 +33,6 @@ def of_one_formula(concentration, draws, rng):
 # Table of priors, r, and how many outputs are enough.
 CROSSING = {
     "thirty rows": (np.full((30, 11), 0.099), 0.0092, 1_000),
-    "one row": (np.full(11, 0.099), 0.0092, 2_500),
     "two categories": (np.array([0.05, 0.05]), 0.004668, 2_500),
     "uneven": (np.array([0.08, 0.2, 3.0, 3.0]), 0.007622, 2_500),
 }
@@ -82,33 +80,6 @@ def test_the_exact_sampler_is_not_refuted(case):
     assert audit(mechanism, pair=crossing(alpha, r), n=min(n, 1_000), **options).verdict == "consistent"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["one row", "two categories", "uneven"])
-def test_a_hundred_thousand_releases_of_the_exact_sampler_show_nothing(name):
-    alpha, r, _ = CROSSING[name]
-    mechanism = dirdp.mechanisms.DirichletMechanism(alpha, r)
-    found = audit(
-        mechanism,
-        pair=crossing(alpha, r),
-        sampler="exact",
-        steps=200,
-        claim=GOAL,
-        last_bits=True,
-        n=100_000,
-        random_seed=2,
-    )
-    assert found.verdict == "consistent"
-
-
-def test_quotients_are_known():
-    rng = np.random.default_rng(1)
-    sums = 1 + rng.random(1_000)
-    assert not np.any(unreachable(1 / sums))
-    # In [1/2, 1) there are twice as many doubles as in [1, 2], so at most half of them are such quotients.
-    others = np.nextafter(1 / sums[1 / sums > 0.8], 1.0)
-    assert np.mean(unreachable(others)) > 0.1
-
-
 @pytest.mark.parametrize("name", ["laplace", "normal"])
 def test_floating_point_noise_is_recognised_by_its_last_bits(name):
     """Mironov (2012): the distribution is private, its floating-point sum is not. Integers survive."""
@@ -121,8 +92,5 @@ def test_floating_point_noise_is_recognised_by_its_last_bits(name):
     claim = dirdp.ApproxDP(epsilon=2.0, delta=0.01)
     assert audit(textbook, pair=pair, claim=claim, n=6_000, random_seed=1).verdict == "consistent"
     assert audit(textbook, pair=pair, claim=claim, n=6_000, last_bits=True, random_seed=1).verdict == "refuted"
-
-
-def test_noise_of_integers_survives():
-    mechanism = dirdp.mechanisms.GeometricMechanism(np.ones(2), 1.0)
-    assert audit(mechanism, n=10_000, last_bits=True, random_seed=1).verdict == "consistent"
+    geometric = dirdp.mechanisms.GeometricMechanism(np.ones(2), 1.0)
+    assert audit(geometric, n=3_000, last_bits=True, random_seed=1).verdict == "consistent"

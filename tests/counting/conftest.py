@@ -36,10 +36,8 @@ def folder_of_parquet(table, folder):
 ENGINES = {
     "mapping": lambda table, folder: table.to_pydict(),
     "pandas": lambda table, folder: table.to_pandas(),
-    "pandas of Arrow": lambda table, folder: table.to_pandas(types_mapper=pd.ArrowDtype),
     "polars": lambda table, folder: pl.from_arrow(table),
-    "Arrow": lambda table, folder: table,
-    "Arrow chunks": lambda table, folder: pa.concat_tables([table.slice(0, 3), table.slice(3)]),
+    "Arrow": lambda table, folder: pa.concat_tables([table.slice(0, 3), table.slice(3)]),
     "polars lazy": lambda table, folder: pl.from_arrow(table).lazy(),
     "DuckDB": lambda table, folder: duckdb.connect().from_arrow(table),
     "Parquet": folder_of_parquet,
@@ -64,6 +62,12 @@ def in_engine(request, tmp_path):
 @pytest.fixture(params=[name for name in ENGINES if name != "Dask"])
 def choosing(request, tmp_path):
     """The same for the engines that choose records by unit."""
+    return lambda table: taken(request.param, table, Path(tempfile.mkdtemp(dir=tmp_path)))
+
+
+@pytest.fixture(params=["mapping", "polars lazy", "DuckDB"])
+def hashing(request, tmp_path):
+    """The same for one engine of each way to choose: in memory, and by the hashes of polars and of DuckDB."""
     return lambda table: taken(request.param, table, Path(tempfile.mkdtemp(dir=tmp_path)))
 
 

@@ -12,12 +12,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.counting.columns import index_of, values_of
 from pymc_dirdp.counting.tables import count
 from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError, type_name
 
@@ -30,27 +28,18 @@ def chunked(values, kind=None):
     return pa.chunked_array([pa.array(values[:half], kind), pa.array(values[half:], kind)])
 
 
-def from_parquet(values, folder):
-    pq.write_table(pa.table({"a": values}), folder / "a.parquet")
-    return pq.read_table(folder / "a.parquet", read_dictionary=["a"])["a"]
-
-
 # The types that a column of texts may have. Each takes a list with None for a missing value.
 TEXTS = {
     "list": list,
     "tuple": tuple,
     "object array": lambda x: np.array(x, dtype=object),
     "pandas": pd.Series,
-    "pandas object": lambda x: pd.Series(x, dtype=object),
     "pandas string": lambda x: pd.Series(x, dtype="string"),
     "pandas category": lambda x: pd.Series(pd.Categorical(x)),
     "pandas category, reversed": lambda x: pd.Series(pd.Categorical(x, categories=YES[::-1])),
     "Categorical": pd.Categorical,
     "CategoricalIndex": pd.CategoricalIndex,
     "pandas Arrow": lambda x: pd.Series(x, dtype="string[pyarrow]"),
-    "array of pandas and Arrow": lambda x: pd.arrays.ArrowExtensionArray(
-        pa.chunked_array([pa.array(x).dictionary_encode()])
-    ),
     "pandas Arrow dictionary": lambda x: pd.Series(
         pd.arrays.ArrowExtensionArray(pa.chunked_array([pa.array(x).dictionary_encode()]))
     ),
@@ -63,14 +52,11 @@ TEXTS = {
     "Arrow string view": lambda x: pa.array(x, pa.string_view()),
     "Arrow dictionary": lambda x: pa.array(x).dictionary_encode(),
     "Arrow dictionary of nulls": lambda x: pa.array(x).dictionary_encode(null_encoding="encode"),
-    "Arrow dictionary, one chunk": lambda x: pa.chunked_array([pa.array(x).dictionary_encode()]),
     "Arrow dictionary, chunks": lambda x: chunked(x).dictionary_encode(),
     "Arrow dictionaries that differ": lambda x: chunked(x, pa.dictionary(pa.int8(), pa.string())),
     "Arrow run ends": lambda x: pc.run_end_encode(pa.array(x)),
     "Arrow table": lambda x: pa.table({"a": pa.array(x).dictionary_encode()})["a"],
-    "Arrow record batch": lambda x: pa.record_batch({"a": pa.array(x).dictionary_encode()})["a"],
     "Arrow from pandas": lambda x: pa.Table.from_pandas(pd.DataFrame({"a": pd.Categorical(x)}))["a"],
-    "Arrow from polars": lambda x: pl.Series(x, dtype=pl.Categorical).to_arrow(),
     "Arrow from a frame of polars": lambda x: pl.DataFrame({"a": pl.Series(x, dtype=pl.Categorical)}).to_arrow()["a"],
     "scalars of Arrow": lambda x: [pa.scalar(value, pa.string()) for value in x],
     "xarray": lambda x: xr.DataArray(np.array(x, dtype=object)),
@@ -82,91 +68,66 @@ def tally(column, labels=YES):
     return count({"a": column}, ["a"], categories={"a": labels}).tolist()
 
 
-@pytest.mark.parametrize("first", YES)
 @pytest.mark.parametrize("engine", TEXTS)
-def test_the_order_of_records_does_not_matter(engine, first):
-    """Oracle: list.count. Dictionaries stand in order of first appearance, so each answer comes first once."""
-    values = [first, *(["yes"] * 31 + ["no"] * 20 + ["unsure"] * 9)]
-    expected = [values.count(label) for label in YES]
-    assert tally(TEXTS[engine](values)) == expected
-    assert tally(TEXTS[engine](values[::-1])) == expected
+def test_the_order_of_records_does_not_matter_and_missing_values_are_refused(engine):
+    """Oracle: list.count. Dictionaries stand in order of first appearance, so each answer comes first once.
+
+    At 0.1.0 the nulls of an Arrow dictionary were counted as the answer that came last (trust, finding 15).
+    """
+    for first in YES:
+        values = [first, *(["yes"] * 31 + ["no"] * 20 + ["unsure"] * 9)]
+        expected = [values.count(label) for label in YES]
+        assert tally(TEXTS[engine](values)) == tally(TEXTS[engine](values[::-1])) == expected
+    for first in ("yes", "no", None):
+        values = [first, *(["yes"] * 31 + ["no"] * 20 + [None] * 40)]
+        with pytest.raises(DataError, match=r"^The column 'a' holds missing values, or values that") as caught:
+            tally(TEXTS[engine](values))
+        assert "40" not in str(caught.value)
+        assert caught.value.__cause__ is None
+        assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("first", ["yes", "no", None])
-@pytest.mark.parametrize("engine", TEXTS)
-def test_missing_values_are_refused_by_every_engine_in_the_same_way(engine, first):
-    """At 0.1.0 the nulls of an Arrow dictionary were counted as the answer that came last (trust, finding 15)."""
-    values = [first, *(["yes"] * 31 + ["no"] * 20 + [None] * 40)]
-    with pytest.raises(DataError, match=r"^The column 'a' holds missing values, or values that") as caught:
-        tally(TEXTS[engine](values))
-    assert "40" not in str(caught.value)
-    assert caught.value.__cause__ is None
-    assert caught.value.__context__ is None
-
-
-@pytest.mark.parametrize("first", ["yes", "no"])
-def test_a_file_of_parquet_that_is_read_as_dictionaries(first, tmp_path):
-    values = [first, *(["yes"] * 31 + ["no"] * 20)]
-    for column in (pa.array(values), pa.array(values).dictionary_encode(), chunked(values)):
-        assert tally(from_parquet(column, tmp_path), ["yes", "no"]) == [values.count("yes"), values.count("no")]
-        holed = pa.concat_arrays([pa.array(values), pa.array([None] * 40, pa.string())])
-        with pytest.raises(DataError, match="missing"):
-            tally(from_parquet(holed, tmp_path), ["yes", "no"])
-
-
-WHOLE = [3, 255, 0, 3, 2**53 + 1]
+WHOLE, LABELS = [3, 255, 0, 3, 2**53 + 1], [0, 3, 255, 2**53, 2**53 + 1]
+# Columns that hold the same numbers, the labels, and the numbers themselves.
 NUMBERS = {
-    "range": (range(4), range(4)),
-    "list": (WHOLE, [0, 3, 255, 2**53, 2**53 + 1]),
-    "NumPy": (np.array(WHOLE), [0, 3, 255, 2**53, 2**53 + 1]),
-    "NumPy uint8": (np.array([255, 0, 255], dtype=np.uint8), [-1, 0, 255, 256]),
-    "NumPy uint64": (np.array([2**64 - 1, 0], dtype=np.uint64), [-1, 0, 2**64 - 1]),
-    "NumPy float32": (np.array([0.5, 0.25], dtype=np.float32), [0.25, 0.5]),
-    "NumPy scalars": ([np.int8(1), np.float64(2.0), np.bool_(True)], [1, 2]),
-    "masked": (np.ma.array(WHOLE, mask=False), [0, 3, 255, 2**53, 2**53 + 1]),
-    "pandas nullable": (pd.Series(WHOLE, dtype="Int64"), [0, 3, 255, 2**53, 2**53 + 1]),
-    "pandas category": (pd.Series(pd.Categorical(WHOLE)), [0, 3, 255, 2**53, 2**53 + 1]),
-    "pandas sparse": (pd.Series(pd.arrays.SparseArray([0, 0, 7])), [0, 7]),
-    "pandas Arrow": (pd.Series(WHOLE, dtype="int64[pyarrow]"), [0, 3, 255, 2**53, 2**53 + 1]),
-    "pandas array": (pd.array(WHOLE), [0, 3, 255, 2**53, 2**53 + 1]),
-    "polars": (pl.Series(WHOLE), [0, 3, 255, 2**53, 2**53 + 1]),
-    "polars Int128": (pl.Series([2**70, 1], dtype=pl.Int128), [1, 2**70]),
-    "polars UInt8": (pl.Series([255, 0], dtype=pl.UInt8), [-1, 0, 255]),
-    "Arrow": (pa.array(WHOLE), [0, 3, 255, 2**53, 2**53 + 1]),
-    "Arrow uint8": (pa.array([255, 0], pa.uint8()), [-1, 0, 255]),
-    "Arrow dictionary": (pa.array(WHOLE).dictionary_encode(), [0, 3, 255, 2**53, 2**53 + 1]),
-    "xarray": (xr.DataArray(WHOLE, dims="r"), [0, 3, 255, 2**53, 2**53 + 1]),
-    "booleans of NumPy": (np.array([True, False, True]), [False, True]),
-    "booleans of pandas": (pd.Series([True, False, True], dtype="boolean"), [False, True]),
-    "booleans of polars": (pl.Series([True, False, True]), [False, True]),
-    "booleans of Arrow": (pa.array([True, False, True]), [False, True]),
-    "both zeros": (np.array([0.0, -0.0, 1.0]), [0, 1]),
-    "years with a point": (np.array([2020.0, 2021.0]), [2020, 2021]),
-    "decimals": ([Decimal("0.1"), Decimal("0.2")], [Decimal("0.1"), Decimal("0.2")]),
-    "decimals of Arrow": (pa.array([Decimal("0.1"), Decimal("0.2")]), [Decimal("0.1"), Decimal("0.2")]),
-    "decimals of polars": (pl.Series([Decimal("0.1"), Decimal("0.2")]), [Decimal("0.1"), Decimal("0.2")]),
-    "bytes of Arrow": (pa.array([b"x", b"y\0"]), [b"x", b"y"]),
+    "range": (range(4), range(4), range(4)),
+    **{
+        name: (make(WHOLE), LABELS, WHOLE)
+        for name, make in {
+            "list": list,
+            "NumPy": np.array,
+            "masked": lambda x: np.ma.array(x, mask=False),
+            "pandas nullable": lambda x: pd.Series(x, dtype="Int64"),
+            "pandas category": lambda x: pd.Series(pd.Categorical(x)),
+            "pandas Arrow": lambda x: pd.Series(x, dtype="int64[pyarrow]"),
+            "pandas array": pd.array,
+            "polars": pl.Series,
+            "Arrow": pa.array,
+            "Arrow dictionary": lambda x: pa.array(x).dictionary_encode(),
+            "xarray": lambda x: xr.DataArray(x, dims="r"),
+        }.items()
+    },
+    "NumPy uint8": (np.array([255, 0, 255], dtype=np.uint8), [-1, 0, 255, 256], [255, 0, 255]),
+    "NumPy uint64": (np.array([2**64 - 1, 0], dtype=np.uint64), [-1, 0, 2**64 - 1], [2**64 - 1, 0]),
+    "NumPy float32": (np.array([0.5, 0.25], dtype=np.float32), [0.25, 0.5], [0.5, 0.25]),
+    "NumPy scalars": ([np.int8(1), np.float64(2.0), np.bool_(True)], [1, 2], [1, 2, 1]),
+    "pandas sparse": (pd.Series(pd.arrays.SparseArray([0, 0, 7])), [0, 7], [0, 0, 7]),
+    "polars Int128": (pl.Series([2**70, 1], dtype=pl.Int128), [1, 2**70], [2**70, 1]),
+    "Arrow uint8": (pa.array([255, 0], pa.uint8()), [-1, 0, 255], [255, 0]),
+    "booleans of NumPy": (np.array([True, False, True]), [False, True], [True, False, True]),
+    "booleans of Arrow": (pa.array([True, False, True]), [False, True], [True, False, True]),
+    "both zeros": (np.array([0.0, -0.0, 1.0]), [0, 1], [0, 0, 1]),
+    "decimals": ([Decimal("0.1"), Decimal("0.2")], [Decimal("0.1"), Decimal("0.2")], [Decimal("0.1"), Decimal("0.2")]),
+    "decimals of Arrow": (pa.array([Decimal("0.1")]), [Decimal("0.1"), Decimal("0.2")], [Decimal("0.1")]),
+    "bytes of Arrow": (pa.array([b"x", b"y"]), [b"x", b"y"], [b"x", b"y"]),
 }
 
 
 @pytest.mark.parametrize("case", NUMBERS)
 def test_numbers_keep_their_values(case):
     """Oracle: equality in Python, on a list that holds the same numbers."""
-    column, labels = NUMBERS[case]
-    plain = {
-        "NumPy uint8": [255, 0, 255],
-        "NumPy uint64": [2**64 - 1, 0],
-        "pandas sparse": [0, 0, 7],
-        "polars Int128": [2**70, 1],
-    }.get(case)
-    if plain is None:
-        plain = WHOLE if len(column) == len(WHOLE) else [x.as_py() if hasattr(x, "as_py") else x for x in column]
-    if any(value not in labels for value in plain):
-        with pytest.raises(DataError):
-            tally(column, labels)
-    else:
-        assert tally(column, labels) == [plain.count(label) for label in labels]
-        assert sum(tally(column, labels)) == len(plain)
+    column, labels, plain = NUMBERS[case]
+    assert tally(column, labels) == [list(plain).count(label) for label in labels]
 
 
 @pytest.mark.parametrize(
@@ -174,18 +135,14 @@ def test_numbers_keep_their_values(case):
     [
         # Integers of a nanosecond, an hour or a day, in NumPy's lists.
         (np.array([1, 2], "M8[ns]"), [1, 2]),
-        (np.array([1, 2], "m8[ns]"), [1, 2]),
         (np.array([1, 2], "M8[D]"), [1, 2]),
         ([np.datetime64(1, "ns"), np.datetime64(2, "ns")], [1, 2]),
         (np.array([np.datetime64(1, "ns"), 2], dtype=object), [1, 2]),
         (pd.Series(pd.to_datetime([1, 2])), [1, 2]),
-        (pd.Series(pd.to_datetime([1, 2]).tz_localize("UTC")), [1, 2]),
-        (pd.Series(pd.to_timedelta([1, 2])), [1, 2]),
         (pd.Series(pd.PeriodIndex(["2020", "2021"], freq="Y")), [50, 51]),
         (pd.Categorical(pd.to_datetime([1, 2])), [1, 2]),
         (xr.DataArray(np.array([1, 2], "M8[ns]")), [1, 2]),
         (pl.Series([1, 2]).cast(pl.Datetime("ns")), [1, 2]),
-        (pl.Series([1, 2]).cast(pl.Date), [1, 2]),
         (pa.array([1, 2], pa.timestamp("ns", "UTC")), [1, 2]),
         (pa.array([1, 2], pa.date32()), [1, 2]),
         (pd.cut(pd.Series([1, 2]), [0, 1, 2]), [0, 1]),
@@ -201,16 +158,13 @@ def test_numbers_keep_their_values(case):
         (pa.array(np.array([16777217], dtype=np.float32)), [16777216, 16777217]),
         (pa.array(np.array([16777217], dtype=np.float32)).dictionary_encode(), [16777216, 16777217]),
         (np.array([2049], dtype=np.float16), [2048, 2049]),
-        (pa.array(np.array([2049], dtype=np.float16)), [2048, 2049]),
         # What has no single value.
         (np.array([(1,), (2,)], dtype=[("x", int)]), [1, 2]),
-        (np.ma.array([(1,), (2,)], dtype=[("x", int)]), [1, 2]),
         (pl.Series([{"x": 1}, {"x": 2}]), [1, 2]),
         (pa.array([[1], [2]]), [1, 2]),
         # Which are texts, and which are not.
         (np.array([b"1", b"2"]), ["1", "2"]),
         (pa.array([b"1", b"2"]), ["1", "2"]),
-        (["1\0", "2"], ["1", "2"]),
         ([np.str_("1\0"), "2"], ["1", "2"]),
         (np.array([np.str_("1\0"), "2"], dtype=object), ["1", "2"]),
         (pa.array(["1\0", "2"]), ["1", "2"]),
@@ -254,12 +208,6 @@ def test_a_frame_is_no_column(frame):
     assert tally(frame["a"], YES) == [1, 1, 1]
 
 
-def test_two_columns_of_one_name_are_no_column():
-    frame = pd.DataFrame([["yes", "no"]], columns=["a", "a"])
-    with pytest.raises(DataError, match="check that no two have the same name"):
-        count(frame, ["a"], categories={"a": YES})
-
-
 @pytest.mark.parametrize(
     "rows",
     [
@@ -287,14 +235,12 @@ def test_what_has_no_columns_by_name(rows):
         assert "yes" not in str(e.value)
 
 
-def test_the_way_out_of_a_list_of_dicts():
-    rows = [{"a": "yes"}, {"a": "no"}]
-    assert count(pd.DataFrame(rows), ["a"], categories={"a": ["yes", "no"]}).tolist() == [1, 1]
+def test_arrays_of_foreign_libraries_and_of_records():
     structured = np.array([("yes", 1), ("no", 2)], dtype=[("a", "U3"), ("b", "i4")])
     assert count(structured, ["a"], categories={"a": ["yes", "no"]}).tolist() == [1, 1]
+    with pytest.raises(DataError, match="check that no two have the same name"):
+        count(pd.DataFrame([["yes", "no"]], columns=["a", "a"]), ["a"], categories={"a": YES})
 
-
-def test_an_array_that_only_numpy_can_read():
     class Foreign:
         ndim = 1
 
@@ -431,15 +377,10 @@ def test_labels_that_engines_read_in_several_ways(labels, message):
 
 FROM_DATA = {
     "Series": pd.Series(YES),
-    "Index": pd.Index(YES),
-    "unique": pd.Series(YES).astype("category").unique(),
     "cat.categories": pd.Series(pd.Categorical(YES)).cat.categories,
     "Categorical": pd.Categorical(YES),
     "polars": pl.Series(YES).unique(maintain_order=True),
-    "polars categories": pl.Enum(YES).categories,
     "Arrow": pa.array(YES).unique(),
-    "Arrow chunks": pa.chunked_array([YES]),
-    "dictionary": pa.array(YES).dictionary_encode().dictionary,
 }
 
 
@@ -454,14 +395,6 @@ def test_categories_of_a_data_frame_warn(kind):
     assert caught[0].filename == __file__
 
 
-@pytest.mark.parametrize(
-    "given", [YES, tuple(YES), np.array(YES), range(3), Text, dict.fromkeys(YES), xr.DataArray(YES)]
-)
-def test_other_categories_do_not(given):
-    first = next(iter(given))
-    count({"a": [first.item() if hasattr(first, "item") else first]}, ["a"], categories={"a": given})
-
-
 def test_there_is_one_warning_for_each_call():
     records = pd.DataFrame({"a": YES, "b": YES})
     categories = {"a": records["a"], "b": records["b"], "class": YES}
@@ -470,54 +403,6 @@ def test_there_is_one_warning_for_each_call():
             dirdp.naive_bayes(records, YES, categories=categories)
         assert [str(one.category.__name__) for one in caught] == ["CategoriesFromDataWarning"]
         assert caught[0].filename == __file__
-
-
-def test_indexes_that_differ_are_not_matched_by_position():
-    X = pd.DataFrame({"fur": ["yes", "no", "no"]}, index=[3, 1, 2])
-    y = pd.Series(["cat", "hen", "hen"], index=[1, 2, 3], name="class")
-    categories = {"fur": ["yes", "no"], "class": ["cat", "hen"]}
-    with pytest.raises(ArgumentError, match="have different indexes"):
-        dirdp.naive_bayes(X, y, categories=categories)
-    with pytest.raises(ArgumentError, match="have different indexes"):
-        count({"fur": X["fur"], "class": y}, ["fur", "class"], categories=categories)
-    # The ways out that the message names, and those that are right as they are.
-    by_index = [[0, 1], [1, 1]]
-    by_position = [[1, 0], [0, 2]]
-    for features, classes, expected in [
-        (X, y.loc[X.index], by_index),
-        (X.reset_index(drop=True), y.reset_index(drop=True), by_position),
-        (X, y.to_numpy(), by_position),
-        (X, y.to_list(), by_position),
-        (pl.DataFrame({"fur": X["fur"].to_list()}), y, by_position),
-    ]:
-        dirdp.naive_bayes(features, classes, categories=categories, target="class")
-        found = count({"fur": features["fur"], "class": classes}, ["fur", "class"], categories=categories)
-        assert found.tolist() == expected
-
-
-def test_pandas_and_xarray_have_indexes():
-    for column in (YES, tuple(YES), np.array(YES), pl.Series(YES), pa.array(YES), xr.DataArray(YES)):
-        assert index_of(column) is None
-    assert index_of(pd.Series(YES)) is not None
-    assert list(index_of(xr.DataArray(YES, dims="i", coords={"i": [3, 1, 2]}))) == [3, 1, 2]
-
-
-def test_indexes_of_xarray_are_not_matched_by_position_either():
-    """Found by attack: permuted labels of xarray were matched by position without a word."""
-    X = xr.Dataset({"fur": ("i", ["yes", "no", "no"])}, coords={"i": [3, 1, 2]})
-    y = xr.DataArray(["cat", "hen", "hen"], dims="i", coords={"i": [1, 2, 3]}, name="class")
-    categories = {"fur": ["yes", "no"], "class": ["cat", "hen"]}
-    for other in (y, y.to_series(), y.rename(i="j")):
-        with pytest.raises(ArgumentError, match=r"have different indexes.*drop_vars in xarray"):
-            dirdp.naive_bayes(X, other, categories=categories)
-    for features, classes, expected in [
-        (X, y.sel(i=X["i"]), [[0, 1], [1, 1]]),
-        (X.drop_vars("i"), y.drop_vars("i"), [[1, 0], [0, 2]]),
-        (X, y.values, [[1, 0], [0, 2]]),
-    ]:
-        dirdp.naive_bayes(features, classes, categories=categories, target="class")
-        found = count({"fur": features["fur"], "class": classes}, ["fur", "class"], categories=categories)
-        assert found.tolist() == expected
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -530,11 +415,6 @@ def test_the_order_of_a_dictionary_does_not_matter(order):
     hidden = pa.DictionaryArray.from_arrays(pa.array(codes), holed)
     with pytest.raises(DataError, match="missing"):
         tally(hidden)
-
-
-def test_values_are_those_of_python():
-    mixed = [np.int8(1), np.float32(0.5), np.str_("x"), pa.scalar(True), None]
-    assert [type(value) for value in values_of(mixed, "a")] == [int, float, np.str_, bool, type(None)]
 
 
 def test_no_engine_is_needed():
@@ -561,3 +441,31 @@ def test_labels_of_another_type_say_theirs(labels, values, kind):
     """The types of the labels are public; those of the values may be data."""
     with pytest.raises(DataError, match=f"or their type: the labels are of the type {kind}, and True is no 'True'"):
         dirdp.count({"x": values}, ["x"], categories={"x": labels})
+
+
+@pytest.mark.parametrize("library", ["pandas", "xarray"])
+def test_indexes_that_differ_are_not_matched_by_position(library):
+    """Found by attack: permuted labels of xarray were matched by position without a word."""
+    fur, kinds = ["yes", "no", "no"], ["cat", "hen", "hen"]
+    if library == "pandas":
+        X, y = pd.DataFrame({"fur": fur}, index=[3, 1, 2]), pd.Series(kinds, index=[1, 2, 3], name="class")
+        matched, bare = y.loc[X.index], (X.reset_index(drop=True), y.reset_index(drop=True))
+    else:
+        X = xr.Dataset({"fur": ("i", fur)}, coords={"i": [3, 1, 2]})
+        y = xr.DataArray(kinds, dims="i", coords={"i": [1, 2, 3]}, name="class")
+        matched, bare = y.sel(i=X["i"]), (X.drop_vars("i"), y.drop_vars("i"))
+    categories = {"fur": ["yes", "no"], "class": ["cat", "hen"]}
+    with pytest.raises(ArgumentError, match="have different indexes"):
+        dirdp.naive_bayes(X, y, categories=categories)
+    with pytest.raises(ArgumentError, match="have different indexes"):
+        count({"fur": X["fur"], "class": y}, ["fur", "class"], categories=categories)
+    # The ways out that the message names, and those that are right as they are.
+    for features, classes, expected in [
+        (X, matched, [[0, 1], [1, 1]]),
+        (*bare, [[1, 0], [0, 2]]),
+        (X, y.values, [[1, 0], [0, 2]]),
+        (pl.DataFrame({"fur": fur}), y, [[1, 0], [0, 2]]),
+    ]:
+        dirdp.naive_bayes(features, classes, categories=categories, target="class")
+        found = count({"fur": features["fur"], "class": classes}, ["fur", "class"], categories=categories)
+        assert found.tolist() == expected

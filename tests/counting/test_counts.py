@@ -28,16 +28,13 @@ def counted(n=200, *, variables=("x", "y"), **options):
     "change",
     [
         lambda counts: counts[0],
-        lambda counts: counts[1, 1],
         lambda counts: next(iter(counts[0])),
         lambda counts: counts[:, 1:],
         lambda counts: counts.T,
         lambda counts: counts.reshape(-1),
         lambda counts: counts.sum(axis=0),
-        lambda counts: np.sum(counts, axis=1, keepdims=True),
         lambda counts: counts.astype(np.int32),
         lambda counts: counts.copy(),
-        copy.copy,
         copy.deepcopy,
         lambda counts: pickle.loads(pickle.dumps(counts)),
     ],
@@ -56,22 +53,16 @@ def test_parts_and_copies_know_the_unit(change):
     "change",
     [
         lambda counts: 2 * counts,
-        lambda counts: counts - 1,
         lambda counts: counts / counts.sum(),
-        lambda counts: np.cumsum(counts, axis=0),
         lambda counts: np.maximum(counts, 3),
         lambda counts: np.add(counts, counts),
         lambda counts: np.add(counts, 1, out=counts),
         # A unit's record may count twice in these, or lie in another cell.
         lambda counts: counts[[0, 0]],
-        lambda counts: counts[0][[1, 1]],
         lambda counts: counts.reshape(-1)[[[0, 1], [0, 1]]],
-        lambda counts: counts.take([0, 0], axis=0),
         lambda counts: counts.repeat(2, axis=0),
         lambda counts: np.tile(counts, 2),
-        lambda counts: np.insert(counts, 0, counts[0], axis=0),
         lambda counts: np.sort(counts, axis=0),
-        lambda counts: counts.dot(np.ones((counts.shape[1], 2), dtype=int)),
         lambda counts: np.concatenate([counts, counts]),
         lambda counts: np.stack([np.asarray(counts), counts]),
         lambda counts: (2 * counts)[0].sum(axis=0, keepdims=True),
@@ -120,15 +111,6 @@ def test_days_add_up():
     assert (free + free).bound is None
 
 
-def test_a_unit_that_is_in_both_adds_to_both():
-    """The same person in two shards, with one record of each, is two records of a person."""
-    shard = {"who": ["p"] * 5, "x": ["a"] * 5}
-    one, other = (count(shard, ["x"], categories=CATEGORIES, unit="who", contribution=1) for _ in range(2))
-    both = one + other
-    assert both.tolist() == [2, 0, 0]
-    assert both.bound.records == 2
-
-
 def test_people_who_are_in_one_part_only_keep_their_bound():
     """Oracle: the records of both parts at once."""
     given = {"who": np.arange(90) % 30, "x": np.array(list("abc"))[np.arange(90) % 3]}
@@ -142,13 +124,6 @@ def test_people_who_are_in_one_part_only_keep_their_bound():
     assert larger.bound == Bound("who", 5)
     with pytest.raises(ArgumentError, match="counts as count"):
         one.with_other_people(np.zeros(3))
-
-
-def test_a_unit_that_counts_once_in_a_cell_may_count_twice_in_a_sum():
-    one = counted(distinct=True)
-    assert one.bound == Bound("who", 3, distinct=True)
-    assert (one + one).bound == Bound("who", 6, distinct=True)
-    assert one.with_other_people(one).bound == Bound("who", 3, distinct=True)
 
 
 def test_many_shards_in_which_a_unit_counts_once_in_a_cell_add_up():
@@ -191,22 +166,13 @@ def test_tables_that_do_not_add_up(other, message):
         counted().with_other_people(other())
 
 
-def test_the_key_is_nowhere():
-    counts = counted()
-    assert set(vars(counts)) == {"bound", "is_computed", "_declaration"}
-    assert vars(counts.bound) == {"unit": "who", "records": 3, "distinct": False}
-
-
 @pytest.mark.parametrize(
     "form",
     [
         np.asarray,
         lambda counts: counts.tolist(),
-        lambda counts: np.asarray(counts).T,
         lambda counts: np.asarray(counts).ravel()[::-1],
-        lambda counts: np.asarray(counts, dtype=float)[None],
         lambda counts: np.asarray(counts).sum(axis=0),
-        lambda counts: np.asarray(counts).sum(axis=1).tolist(),
         lambda counts: np.asarray(counts)[:, 1],
     ],
 )
@@ -226,14 +192,12 @@ def test_other_numbers_have_no_bound():
     plain = np.asarray(counts)
     for numbers in (plain + 1, plain[:, :1] + 1, plain[0, 0], plain[:1, :1], plain * 0, np.asarray(unbounded)):
         assert live_bound(numbers) is None
-    shares = counts / counts.sum()
-    assert live_bound(np.asarray(shares)) is None
-
-
-def test_tables_without_records_are_alike():
+    assert live_bound(np.asarray(counts / counts.sum())) is None
     empty = count({"who": [], "x": [], "y": []}, ["x", "y"], categories=CATEGORIES, unit="who", contribution=3)
     assert live_bound(np.asarray(empty)) is None
-    assert live_bound(np.asarray(empty).sum(axis=0)) is None
+    # The key of a choice is nowhere.
+    assert set(vars(counts)) == {"bound", "is_computed", "_declaration"}
+    assert vars(counts.bound) == {"unit": "who", "records": 3, "distinct": False}
 
 
 def test_of_several_counts_with_the_same_numbers_the_largest_bound_holds():

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import subprocess
 import sys
 from decimal import Decimal
 from types import SimpleNamespace
@@ -27,39 +26,31 @@ BIG = 2**53
 HOSTILE = {
     "texts": (pa.array(["b", "a", "b", "b"]), ["a", "b", "c"], [1, 3, 0]),
     "null": (pa.array(["b", None, "b", "b"]), ["a", "b"], None),
-    "only nulls": (pa.array([None] * 4, pa.string()), ["a", "b"], None),
     "unseen": (pa.array(["b", "a", "x", "b"]), ["a", "b"], None),
-    "another case": (pa.array(["b", "A", "b", "b"]), ["a", "b"], None),
     "a space": (pa.array(["b", "a ", "b", "b"]), ["a", "b"], None),
     "NUL": (pa.array(["b", "a\0", "b", "b"]), ["a", "b"], None),
     "composed letter": (pa.array(["b", "e\u0301", "b", "b"]), ["\u00e9", "b"], None),
     "other letters": (pa.array(["b", "é", "字", "b"]), ["é", "b", "字"], [1, 2, 1]),
     "empty text": (pa.array(["b", "", "b", "b"]), ["", "b"], [1, 3]),
     "text null": (pa.array(["b", "null", "None", "nan"]), ["b", "null", "None", "nan"], [1, 1, 1, 1]),
-    "dictionary": (pa.array(["b", "a", "b", "b"]).dictionary_encode(), ["a", "b"], [1, 3]),
     "null in a dictionary": (pa.array(["b", None, "b", "b"]).dictionary_encode(), ["a", "b"], None),
     "numbers": (pa.array([1, 0, 1, 7]), [0, 1, 7, 8], [1, 2, 1, 0]),
     "small numbers": (pa.array([1, 0, 1, 255], pa.uint8()), [-1, 0, 1, 255, 256], [0, 1, 2, 1, 0]),
     "numbers with a null": (pa.array([1, None, 1, 1]), [0, 1], None),
     "texts for numbers": (pa.array(["1", "0", "1", "1"]), [0, 1], None),
-    "numbers for texts": (pa.array([1, 0, 1, 1]), ["0", "1"], None),
     "both for texts": (pa.array(["1", "0", "1", "1"]), [0, 1, "0", "1"], [0, 0, 1, 3]),
     "booleans for 0 and 1": (pa.array([True, False, True, True]), [0, 1], [1, 3]),
-    "0 and 1 for booleans": (pa.array([1, 0, 1, 1]), [False, True], [1, 3]),
     "2 for booleans": (pa.array([1, 0, 2, 1]), [False, True], None),
     "booleans with a null": (pa.array([True, None, True, True]), [False, True], None),
-    "texts for booleans": (pa.array(["True", "False", "True", "True"]), [False, True], None),
     "whole doubles": (pa.array([1.0, 0.0, 1.0, 1.0]), [0, 1], [1, 3]),
     "both zeros": (pa.array([1.0, -0.0, 0.0, 1.0]), [0, 1], [2, 2]),
     "not a number": (pa.array([1.0, float("nan"), 0.0, 1.0]), [0, 1], None),
-    "infinity": (pa.array([1.0, float("inf"), 0.0, 1.0]), [0, 1], None),
     "halves": (pa.array([0.5, 0.25, 0.5, 0.5]), [0.25, 0.5], [1, 3]),
     "short doubles": (pa.array([0.5, 0.1, 0.5, 0.5], pa.float32()), [0.1, 0.5], None),
     "large numbers": (pa.array([BIG + 1, BIG, 0, 0]), [0, BIG, BIG + 1], [2, 1, 1]),
     "rounded numbers": (pa.array([1.0 * BIG, 0.0, 0.0, 0.0]), [0, BIG, BIG + 1], None),
     "decimals": (pa.array([Decimal("0.10"), Decimal("0.20")] * 2), [Decimal("0.1"), Decimal("0.2")], [2, 2]),
     "dates": (pa.array([1, 2, 1, 1], pa.date32()), [1, 2], None),
-    "timestamps": (pa.array([1, 2, 1, 1], pa.timestamp("us")), [1, 2], None),
 }
 
 
@@ -78,41 +69,28 @@ def test_hostile_records_are_counted_alike_or_refused_by_all(case, in_engine):
         found = count(records, ["n", "x"], categories=categories)
         assert found.sum(axis=0).tolist() == expected
         assert found.sum(axis=1).tolist() == [2, 2]
-
-
-@pytest.mark.parametrize("case", HOSTILE)
-def test_a_declared_category_takes_what_would_be_refused(case, in_engine):
-    """Oracle: the records of the mapping, value by value."""
-    column, labels, expected = HOSTILE[case]
-    kinds = {type(label) for label in labels}
-    other = "other" if str in kinds else -7
-    records = in_engine(pa.table({"x": column}))
-    found = count(records, ["x"], categories={"x": [*labels, other]}, otherwise={"x": other}).tolist()
-    if expected is not None:
-        assert found == [*expected, 0]
-        return
-    values = column.to_pylist()
-    plain = [sum(value == label for value in values) for label in labels]
+    # A declared category takes what would be refused. Oracle: the records of the mapping, value by value.
+    other, values = "other" if str in {type(label) for label in labels} else -7, column.to_pylist()
+    plain = expected or [sum(value == label for value in values) for label in labels]
     # What may have been rounded is no label.
     plain = [3, 0, 0] if case == "rounded numbers" else plain
+    found = count(records, ["x"], categories={"x": [*labels, other]}, otherwise={"x": other}).tolist()
     assert found == [*plain, len(values) - sum(plain)]
 
 
 def test_many_records(in_engine):
     """Oracle: NumPy's histogram of the codes."""
     rng = np.random.default_rng(5)
-    codes = rng.integers(0, 4, (3, 20_000))
+    codes = rng.integers(0, 4, (3, 5_000))
     labels = {"a": ["x", "y", "z", "é"], "b": [3, 1, 2, 0], "c": [0.5, 1.5, 2.5, -1.0]}
     table = pa.table({name: np.array(labels[name])[code] for name, code in zip(labels, codes, strict=True)})
     expected, _ = np.histogramdd(codes.T, bins=[np.arange(5) - 0.5] * 3)
     records = in_engine(table)
     np.testing.assert_array_equal(count(records, ["a", "b", "c"], categories=labels), expected)
     np.testing.assert_array_equal(count(records, ["c", "a"], categories=labels), expected.sum(axis=1).T)
-
-
-def test_no_records(in_engine):
-    table = pa.table({"x": pa.array([], pa.string())})
-    assert count(in_engine(table), ["x"], categories={"x": ["a", "b"]}).tolist() == [0, 0]
+    assert not np.any(count(in_engine(table.slice(0, 0)), ["c", "a"], categories=labels))
+    with pytest.raises(ArgumentError, match="no column 'y'"):
+        count(records, ["y"], categories={"y": ["a", "b"]})
 
 
 def test_a_network_has_the_tables_of_its_records(in_engine):
@@ -122,22 +100,16 @@ def test_a_network_has_the_tables_of_its_records(in_engine):
     categories = {name: ["f", "g", "h"] for name in "abcd"}
     structure = {"a": [], "b": ["a"], "c": ["a", "b"], "d": []}
     records = in_engine(table)
-    for build in (
-        lambda given: dirdp.bayesian_network(given, structure, categories=categories),
-        lambda given: dirdp.naive_bayes(given, "d", categories=categories),
-    ):
-        model, plain = build(records), build(table.to_pydict())
-        for variable in plain.observed_RVs:
-            one, other = (each.rvs_to_values[each[variable.name]].eval() for each in (model, plain))
-            np.testing.assert_array_equal(one, other)
+    model, plain = (
+        dirdp.bayesian_network(given, structure, categories=categories) for given in (records, table.to_pydict())
+    )
+    for variable in plain.observed_RVs:
+        one, other = (each.rvs_to_values[each[variable.name]].data for each in (model, plain))
+        np.testing.assert_array_equal(one, other)
     with pytest.raises(DataError, match="'b' holds missing"):
         dirdp.bayesian_network(records, structure, categories=categories | {"b": ["f", "g"]})
-
-
-def test_a_column_that_is_not_there(in_engine):
-    records = in_engine(pa.table({"x": ["a"]}))
-    with pytest.raises(ArgumentError, match="no column 'y'"):
-        count(records, ["y"], categories={"y": ["a", "b"]})
+    with pytest.raises(ArgumentError, match=r"Leave counts= out|no column"):
+        dirdp.bayesian_network(records, {"a": []}, categories=categories, counts="n")
 
 
 @pytest.mark.parametrize("setting", ["NOCASE", "NOACCENT"])
@@ -192,19 +164,13 @@ def test_a_column_of_names_does_not_come_back(kind, monkeypatch):
 
 
 def test_more_variables_than_duckdb_groups_at_once():
-    names = [f"x{i}" for i in range(70)]
+    names = [f"x{i}" for i in range(66)]
     table = pa.table({name: ["a", "b", "a"] for name in names})
     categories = dict.fromkeys(names, ("a", "b"))
     model = dirdp.naive_bayes(duckdb.connect().from_arrow(table), "x0", categories=categories)
-    assert len(model.observed_RVs) == 70
+    assert len(model.observed_RVs) == 66
     for variable in model.observed_RVs[1:]:
-        assert model.rvs_to_values[variable].eval().tolist() == [[2, 0], [0, 1]]
-
-
-def test_rows_of_an_engine_are_records():
-    records = duckdb.connect().from_arrow(pa.table({"x": ["a", "b"], "n": [3, 4]}))
-    with pytest.raises(ArgumentError, match=r"Leave counts= out"):
-        dirdp.bayesian_network(records, {"x": []}, categories={"x": ["a", "b"]}, counts="n")
+        assert model.rvs_to_values[variable].data.tolist() == [[2, 0], [0, 1]]
 
 
 @pytest.mark.parametrize(
@@ -225,15 +191,12 @@ def test_files_whose_columns_would_be_converted(files, message, tmp_path):
         count(tmp_path, ["x"], categories={"x": [0, 1]})
 
 
-def test_names_of_folders_are_no_columns(tmp_path):
+def test_names_of_folders_are_no_columns_and_a_path_may_be_no_data(tmp_path):
     (tmp_path / "x=1").mkdir()
     pq.write_table(pa.table({"y": ["a"]}), tmp_path / "x=1" / "part.parquet")
     with pytest.raises(ArgumentError, match="no column 'x'"):
         count(tmp_path, ["x"], categories={"x": [0, 1]})
     assert count(str(tmp_path / "x=1" / "part.parquet"), ["y"], categories={"y": ["a", "b"]}).tolist() == [1, 0]
-
-
-def test_a_path_that_is_no_data(tmp_path):
     with pytest.raises(ArgumentError, match="no Parquet file at"):
         count(tmp_path / "none.parquet", ["x"], categories={"x": [0, 1]})
     (tmp_path / "broken.parquet").write_bytes(b"secret")
@@ -274,17 +237,6 @@ def test_a_missing_extra_says_how_to_install_it(module, records, line, monkeypat
         count(records, ["x"], categories={"x": [0, 1]})
 
 
-def test_columns_in_memory_need_no_extra():
-    code = (
-        "import sys\nsys.modules |= dict.fromkeys(['narwhals', 'duckdb', 'polars', 'pyarrow'])\n"
-        "import pandas as pd\nfrom pymc_dirdp.counting.tables import count\n"
-        "for given in ({'a': ['x', 'y']}, pd.DataFrame({'a': ['x', 'y']})):\n"
-        "    counts = count(given, ['a'], categories={'a': ['x', 'y']}, unit='a', contribution=1)\n"
-        "    assert counts.tolist() == [1, 1]\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 @pytest.mark.slow
 def test_spark_counts_alike_or_refuses(spark):
     """One session: each of its queries takes about a second."""
@@ -297,6 +249,9 @@ def test_spark_counts_alike_or_refuses(spark):
                 count(records, ["x"], categories={"x": labels})
         else:
             assert count(records, ["x"], categories={"x": labels}).tolist() == expected, case
+    records = spark.sql("SELECT x COLLATE UTF8_LCASE AS x FROM VALUES ('a'), ('A') AS t(x)")
+    with pytest.raises(ArgumentError, match="its collation may make"):
+        count(records, ["x"], categories={"x": ["a", "A"]})
 
 
 @pytest.mark.parametrize(("collation", "is_refused"), [("UTF8_LCASE", True), ("UTF8_BINARY", False), (None, False)])
@@ -315,13 +270,6 @@ def test_a_schema_of_spark_is_read_for_collations(collation, is_refused):
         assert len(engines._rename(frame, {"y": "v0"}, [])) == 1
     else:
         assert len(engines._rename(frame, {"x": "v0"}, [])) == 1
-
-
-@pytest.mark.slow
-def test_spark_is_asked_about_its_collations(spark):
-    records = spark.sql("SELECT x COLLATE UTF8_LCASE AS x FROM VALUES ('a'), ('A') AS t(x)")
-    with pytest.raises(ArgumentError, match="its collation may make"):
-        count(records, ["x"], categories={"x": ["a", "A"]})
 
 
 def test_texts_that_stay_in_the_engine_are_in_their_one_form():

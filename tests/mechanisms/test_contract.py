@@ -5,13 +5,13 @@ import math
 import runpy
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.special import betainc, betaincc, betaln, expit, gammaln
+from scipy.special import betainc, betaincc, betaln, expit
 from scipy.stats import binom
 
 from pymc_dirdp.errors import UnattainableError
@@ -28,6 +28,7 @@ from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.privacy.people import Contribution
+from tests.oracles import dirichlet_renyi
 
 OWN = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "own_mechanism.py"))["BinomialMechanism"]
 
@@ -54,19 +55,6 @@ def delta_of(parts, epsilon):
     half = np.diff(first.breaks)[:, None] / 2
     z, weights = first.breaks[:-1, None] + half * (1 + nodes), half * weights
     return float(np.sum(first.density(z) * weights * others[0].delta(epsilon - first.loss(z))))
-
-
-def dirichlet_renyi(mechanism, order, x, y):
-    """From beta functions."""
-    u, v = mechanism.concentration(x), mechanism.concentration(y)
-    mixed = order * u + (1 - order) * v
-    if np.any(mixed <= 0):
-        return math.inf
-
-    def log_beta(a):
-        return gammaln(a).sum(axis=-1) - gammaln(a.sum(axis=-1))
-
-    return float(np.sum(log_beta(mixed) - order * log_beta(u) - (1 - order) * log_beta(v)) / (order - 1))
 
 
 def dirichlet_parts(mechanism, x, y):
@@ -146,8 +134,6 @@ class Subject:
     sizes: tuple[int, ...] = (1, 2, 3)
     attained: float = 1.0
     """The part of the curves that is lost by neighbours of small data sets, at least; 1 is all but the digits."""
-    slack: float = 0.0
-    """Relative accuracy of the curves, which err towards more loss."""
     coarse: float = 1e-5
     """The part of a guarantee that calibration may leave over: more where the parameter is an integer."""
     keeps: tuple[type, ...] = (ApproxDP, RenyiDP, TruncatedCDP)
@@ -162,7 +148,7 @@ def dirichlet(alpha, r, **options):
     return Subject(
         mechanism,
         mechanism.alpha.shape,
-        dirichlet_renyi,
+        lambda m, order, x, y: dirichlet_renyi(order, m.concentration(x), m.concentration(y)),
         lambda m, epsilon, x, y: delta_of([*dirichlet_parts(m, x, y)], epsilon),
         lambda target: calibrate(target, prior=alpha, mechanism=Dirichlet(strategy="temper"), **options),
         math.ceil(mechanism.min_count),
@@ -338,57 +324,42 @@ SURVEY, TWICE = Contribution(1, ("each",)), Contribution(2, ("each",))
 
 SUBJECTS = {
     "hellinger": whole(HellingerMechanism, [1.0, 1.0], 5, 0.6, smoothness=0.4),
-    "hellinger of three": whole(HellingerMechanism, [1.0, 0.4, 2.0], 3, 0.6, smoothness=0.4),
     "hellinger global": whole(HellingerMechanism, [0.5, 1.0], 4, 0.6, sensitivity="global"),
-    "hellinger pure": whole(HellingerMechanism, [0.5, 1.0], 4, 0.6, smoothness=0.4, accounting="pure"),
     "hellinger proved": whole(HellingerMechanism, [0.5, 1.0], 4, 0.3, smoothness=1.0, accounting="proved"),
-    "truncated geometric": whole(TruncatedNoiseMechanism, [1.0, 1.0], 6, 1.5),
     "truncated geometric of three": replace(whole(TruncatedNoiseMechanism, [1.0, 1.0, 1.0], 5, 2.5), attained=0.95),
-    "truncated laplace": whole(TruncatedNoiseMechanism, [1.0, 1.0], 6, 1.5, noise_kind="laplace"),
     "truncated laplace of three": whole(
         TruncatedNoiseMechanism, [1.0, 1.0, 1.0], 5, 2.5, noise_kind="laplace", total="printed"
     ),
-    "geometric": geometric((3,), 3.0),
     "geometric add-remove": geometric((3,), 0.3, adjacency="add-remove"),
     "geometric survey": geometric((2, 2), 2.0, contribution=SURVEY),
     "geometric two records": replace(geometric((3,), 4.0, contribution=2), attained=0.8),
     "geometric survey of two add-remove": replace(
         geometric((2, 2), 4.0, contribution=TWICE, adjacency="add-remove"), attained=0.8
     ),
-    "zero-sum": zero_sum((3,), 3.0),
     "zero-sum rows": zero_sum((2, 2), 1.3),
     "zero-sum of two": zero_sum((2,), 4.0, contribution=3),
     "zero-sum two records": replace(zero_sum((3,), 4.0, contribution=2), attained=0.95),
-    "zero-sum survey": zero_sum((2, 2), 2.0, contribution=SURVEY),
     "zero-sum survey of two": replace(zero_sum((2, 3), 4.0, contribution=TWICE), attained=0.95),
     "joint survey": joint(ZeroSumJointTableMechanism, (2, 3), 0.5, contribution=SURVEY),
     "joint survey of two": joint(ZeroSumJointTableMechanism, (3, 2), 0.4, contribution=TWICE),
-    "joint survey add-remove": joint(JointTableMechanism, (2, 2), 0.5, contribution=SURVEY, adjacency="add-remove"),
     "joint survey of two add-remove": joint(
         JointTableMechanism, (2, 2), 0.25, contribution=TWICE, adjacency="add-remove"
     ),
     "joint survey with private totals": replace(
         joint(JointTableMechanism, (2, 2), 0.5, contribution=SURVEY), attained=0.75
     ),
-    "discrete gaussian": discrete_gaussian((3,), 1.3),
     "discrete gaussian small": discrete_gaussian((2, 2), 0.6),
-    "discrete gaussian add-remove": discrete_gaussian((2, 2), 0.8, adjacency="add-remove"),
-    "discrete gaussian survey": discrete_gaussian((2, 2), 2.5, contribution=SURVEY),
     "discrete gaussian survey add-remove": discrete_gaussian((2, 2), 1.1, contribution=SURVEY, adjacency="add-remove"),
     "discrete gaussian two records": replace(discrete_gaussian((3,), 2.2, contribution=2), attained=0.7),
-    "discrete gaussian three records": replace(discrete_gaussian((4,), 0.7, contribution=3), attained=0.98),
     "discrete gaussian survey of two": replace(discrete_gaussian((2, 2), 4.0, contribution=TWICE), attained=0.6),
     "flat": dirichlet([1.0, 1.0, 1.0], 0.2),
     "uneven": dirichlet([0.3, 2.0], 0.1),
     # Their curves are approached as rows fill up.
     "rows": replace(dirichlet([[1.0, 0.6], [2.0, 0.5]], 0.15), attained=0.8),
-    "add-remove": replace(dirichlet([0.8, 1.5, 1.0], 0.2, adjacency="add-remove"), attained=0.8),
     "rows add-remove": replace(dirichlet([[0.8, 1.5], [0.6, 1.0]], 0.3, adjacency="add-remove"), attained=0.8),
     "min_count": dirichlet([0.2, 0.2], 0.5, min_count=1.0),
     "two records": dirichlet([0.6, 1.1], 0.15, contribution=2),
-    "posterior": dirichlet([1.0, 1.0], 1.0),
     "public row": public_row([0.3, 2.0], 0.4, 7),
-    "own": binomial((3,), 120),
     "own add-remove": binomial((2, 2), 60, adjacency="add-remove"),
 }
 
@@ -460,109 +431,77 @@ def worst(subject, oracle, at):
     )
 
 
-@pytest.mark.parametrize("order", [pytest.param(1.3, marks=pytest.mark.thorough), 2.0, 4.0])
+@pytest.mark.parametrize("order", [1.3, 4.0])
 def test_no_neighbours_are_further_apart_than_the_divergence(subject, order):
     bound, reached = subject.mechanism.renyi(order), worst(subject, subject.renyi, order)
     assert reached <= bound * (1 + 1e-11)  # rounding of the oracle
     assert reached >= subject.attained * bound * (1 - 1e-9) or not math.isfinite(bound)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, pytest.param(0.2, marks=pytest.mark.thorough), 0.6])
+@pytest.mark.parametrize("epsilon", [0.0, 0.6])
 def test_no_neighbours_are_further_apart_than_the_curve(subject, epsilon):
     bound, reached = subject.mechanism.delta(epsilon), worst(subject, subject.delta, epsilon)
     assert reached <= bound * (1 + 1e-8) + 1e-13  # accuracy of the oracle
     assert reached >= subject.attained * bound * (1 - 1e-9) - 1e-13
 
 
-@pytest.mark.thorough
-def test_curves_are_monotone(subject):
-    mechanism, slack = subject.mechanism, 1e-11 + subject.slack
-    divergences = mechanism.renyi(ORDERS)
+def test_divergences_rise_with_their_order_and_stay_below_rho(mechanism):
+    divergences, rhos = mechanism.renyi(ORDERS), mechanism.rho(ORDERS[1:])
     assert np.all(np.diff(divergences[np.isfinite(divergences)]) >= -1e-11 * divergences[0])
-    rhos = mechanism.rho(ORDERS[1:])
-    assert np.all(np.diff(rhos[np.isfinite(rhos)]) >= -slack * rhos[0])
+    assert np.all(np.diff(rhos[np.isfinite(rhos)]) >= -1e-11 * rhos[0])
+    for omega in (1.5, 3.0):
+        orders = np.linspace(1.001, omega * (1 - 1e-12), 20)
+        assert np.all(mechanism.renyi(orders) <= orders * mechanism.rho(omega) * (1 + 1e-11))
+    assert mechanism.renyi(2) == mechanism.renyi(np.array([2.0]))[0]
+
+
+def test_epsilon_is_the_inverse_of_delta_from_above_and_below_the_conversion_of_the_divergences(mechanism):
     deltas = mechanism.delta(EPSILONS)
-    assert np.all(np.diff(deltas) <= subject.slack * deltas[1:])
+    assert np.all(np.diff(deltas) <= 0)
     assert np.all((deltas >= 0) & (deltas <= 1))
-    epsilons = mechanism.epsilon(np.geomspace(1e-12, 0.5, 15))
-    assert np.all(np.diff(epsilons) <= 0)
-
-
-def test_epsilon_is_the_inverse_of_delta_from_above(subject):
-    mechanism = subject.mechanism
-    for delta in (1e-2, 1e-5, 1e-9, 1e-20):
+    assert mechanism.delta(np.array([[0.5, 1.0]])).shape == (1, 2)
+    for delta in (1e-2, 1e-5, 1e-20):
         epsilon = mechanism.epsilon(delta)
+        assert isinstance(epsilon, float)
         if epsilon == math.inf:
             # Some output betrays a record, whatever epsilon allows.
             assert mechanism.delta(1e6) > delta
             continue
         assert mechanism.delta(epsilon) <= delta
-        assert epsilon == 0 or mechanism.delta(epsilon * (1 - 1e-7 - subject.slack)) > delta
-
-
-def test_rho_bounds_every_divergence_below_omega(mechanism):
-    for omega in (1.5, 2.0, 3.0):
-        rho = mechanism.rho(omega)
-        orders = np.linspace(1.001, omega * (1 - 1e-12), 20)
-        assert np.all(mechanism.renyi(orders) <= orders * rho * (1 + 1e-11))
-
-
-def test_the_curve_is_below_the_conversion_of_the_divergences(subject):
-    mechanism = subject.mechanism
-    for delta in (1e-3, 1e-6):
+        assert epsilon == 0 or mechanism.delta(epsilon * (1 - 1e-7)) > delta
         order = mechanism.best_order(delta)
-        converted = (
-            mechanism.renyi(order) + math.log(order - 1) - (math.log(delta) + order * math.log(order)) / (order - 1)
-        )
-        # For a loss of two values the best conversion is exact, so the roots may differ in their last digits. A curve
-        # that follows from divergences at some orders is above the best of all orders, within its slack.
-        assert mechanism.epsilon(delta) <= converted * (1 + 1e-9 + subject.slack / 8)
+        entropy = math.log(order - 1) - (math.log(delta) + order * math.log(order)) / (order - 1)
+        # For a loss of two values the best conversion is exact, so the roots may differ in their last digits.
+        assert epsilon <= (mechanism.renyi(order) + entropy) * (1 + 1e-9)
 
 
-def test_satisfies_is_the_comparison_with_the_curve(subject):
-    mechanism = subject.mechanism
-
-    def just(value, end):
-        # A finer search may prove less than a search over counts states, within its slack.
-        return value * (1 - 2 * subject.slack) if subject.slack else math.nextafter(value, end)
-
-    positive = [(ApproxDP(epsilon=0.3, delta=mechanism.delta(0.3)), {"delta": just(mechanism.delta(0.3), 0)})]
+def test_satisfies_is_the_comparison_with_the_curve(mechanism):
+    exact = [(ApproxDP(epsilon=0.3, delta=mechanism.delta(0.3)), "delta")]
     if math.isfinite(mechanism.renyi(1.5)):
-        positive += [
-            (RenyiDP(order=1.5, epsilon=mechanism.renyi(1.5)), {"epsilon": just(mechanism.renyi(1.5), 0)}),
-            (TruncatedCDP(rho=mechanism.rho(1.5), omega=1.5), {"rho": just(mechanism.rho(1.5), 0)}),
+        exact += [
+            (RenyiDP(order=1.5, epsilon=mechanism.renyi(1.5)), "epsilon"),
+            (TruncatedCDP(rho=mechanism.rho(1.5), omega=1.5), "rho"),
         ]
-    assert mechanism.satisfies(RenyiDP(order=1.5, epsilon=1e9)) == math.isfinite(mechanism.renyi(1.5))
-    for guarantee, weaker in positive:
+    for guarantee, name in exact:
         assert mechanism.satisfies(guarantee)
-        facts = {name: getattr(guarantee, name) for name in asdict(guarantee)} | weaker
-        assert not mechanism.satisfies(type(guarantee)(**facts))
-    assert mechanism.satisfies(PureDP(epsilon=1e9)) == math.isfinite(mechanism.pure_epsilon)
-    if math.isfinite(mechanism.pure_epsilon):
-        assert mechanism.satisfies(PureDP(epsilon=mechanism.pure_epsilon))
-        assert mechanism.delta(mechanism.pure_epsilon) == mechanism.delta(2 * mechanism.pure_epsilon) == 0
+        assert not mechanism.satisfies(replace(guarantee, **{name: math.nextafter(getattr(guarantee, name), 0)}))
+    assert mechanism.satisfies(RenyiDP(order=1.5, epsilon=1e9)) == math.isfinite(mechanism.renyi(1.5))
     assert mechanism.satisfies(ZeroCDP(rho=1e9)) == math.isfinite(mechanism.rho(math.inf))
+    pure = mechanism.pure_epsilon
+    assert mechanism.satisfies(PureDP(epsilon=1e9)) == math.isfinite(pure)
+    if math.isfinite(pure):
+        assert mechanism.satisfies(PureDP(epsilon=pure))
+        assert mechanism.delta(pure) == mechanism.delta(2 * pure) == 0 < mechanism.delta(pure * (1 - 1e-9))
 
 
 @pytest.mark.thorough
-def test_hockey_sticks_are_the_curve_and_compose(subject):
-    mechanism = subject.mechanism
+def test_hockey_sticks_are_the_curve_and_compose(mechanism):
     curves, epsilons = mechanism._curves, 0.1 * np.arange(40)
     larger, curve = np.maximum(curves._deltas(epsilons), curves._reversed._deltas(epsilons)), mechanism.delta(epsilons)
-    if subject.slack:
-        # A search over counts is too slow for a whole grid, which the divergences bound.
-        assert np.all(larger >= curve * (1 - subject.slack))
-    else:
-        np.testing.assert_allclose(larger, curve, rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(larger, curve, rtol=1e-9, atol=1e-300)
     twice = Composition(((mechanism, 2),))
     assert mechanism.epsilon(1e-6) < twice.epsilon(1e-6)
     assert twice.renyi(1.5) == 2 * mechanism.renyi(1.5)
-
-
-def test_arrays_and_numbers_agree(mechanism):
-    assert mechanism.renyi(2) == mechanism.renyi(np.array([2.0]))[0]
-    assert mechanism.delta(np.array([[0.5, 1.0]])).shape == (1, 2)
-    assert isinstance(mechanism.epsilon(1e-3), float)
 
 
 TARGETS = [ApproxDP(epsilon=0.7, delta=1e-5), RenyiDP(order=3, epsilon=0.2), TruncatedCDP(rho=0.05, omega=4)]
@@ -579,15 +518,14 @@ def test_calibration_is_safe_and_tight(subject, target):
     assert type(mechanism) is type(subject.mechanism)
     assert mechanism.adjacency == subject.adjacency
     assert mechanism.satisfies(target)
-    assert allowed * (1 - subject.coarse - subject.slack) < loss <= allowed
+    assert allowed * (1 - subject.coarse) < loss <= allowed
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-@pytest.mark.parametrize("cells", [[4, 0, 5, 2, 3, 1], [5, 4, 3, 2, 1, 0], [1, 0, 3, 5, 2, 4]], ids=str)
-@pytest.mark.parametrize("shape", [(6,), (2, 3), (3, 2), (1, 3, 2)], ids=str)
-def test_permuted_cells_and_rows_have_the_same_curves(cells, shape, adjacency):
+@pytest.mark.parametrize("shape", [(6,), (2, 3), (1, 3, 2)], ids=str)
+def test_permuted_cells_and_rows_have_the_same_curves(shape, adjacency):
     """For the Dirichlet mechanism; exactly, not only up to rounding."""
-    alpha = np.array([1.0, 0.6, 3.0, 2.0, 0.5, 0.7])
+    alpha, cells = np.array([1.0, 0.6, 3.0, 2.0, 0.5, 0.7]), [4, 0, 5, 2, 3, 1]
     first = DirichletMechanism(alpha, 0.2, adjacency=adjacency)
     second = DirichletMechanism(alpha[cells].reshape(shape), 0.2, adjacency=adjacency)
     assert first.renyi(3) == second.renyi(3)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.sampling.fast import dirichlet
+from pymc_dirdp.sampling.exact import positive_frequencies
 
 COUNTS = np.array([12, 0, 40, 3])
 MECHANISMS = [
@@ -29,19 +29,6 @@ def test_the_distribution_of_a_component_is_beta(scale):
     assert (p_value > 1e-6) == (scale == 1.0)
 
 
-def test_the_distribution_at_a_tiny_prior():
-    """P[y_0 < t] of Beta(a, a) is 1/2 + log-uniform: its logit has an Exponential(a) tail on both sides."""
-    a = 1e-3
-    y = dirichlet(np.array([a, a]), 20_000, np.random.default_rng(3))
-    assert np.all(y > 0)
-    assert np.all(np.isfinite(y))
-    # Components that a double can hold follow P[-log y > x] = exp(-a x) / 2; check it at quantiles below 708 nats.
-    for x in (50.0, 300.0, 700.0):
-        expected = np.exp(-a * x) / 2
-        tail = np.mean(-np.log(y[:, 0]) > x)
-        assert abs(tail - expected) < 5 * np.sqrt(expected * (1 - expected) / 20_000)
-
-
 def test_the_distribution_at_huge_counts():
     x = np.array([10**9, 3 * 10**9])
     y = DirichletMechanism([1, 1], 1.0).sample(x, released_draws=20_000, sampler="fast", random_seed=3)
@@ -50,55 +37,20 @@ def test_the_distribution_at_huge_counts():
     assert stats.kstest(z / 0.85, "norm").pvalue < 1e-6
 
 
-@pytest.mark.parametrize("sampler", ["exact", "fast"])
-def test_a_tiny_prior_ends_on_the_grid(sampler):
-    """The share of draws whose smaller component is the least that there is: 2 P[c = 0], or P[-log y > log 2**33]."""
-    a, steps = 0.02, 200
-    options = {"steps": steps} if sampler == "exact" else {}
-    y = DirichletMechanism([a, a], 1.0).sample([0, 0], released_draws=5000, sampler=sampler, random_seed=4, **options)
-    least = stats.betabinom(steps, a, a).pmf(0) if sampler == "exact" else stats.beta(a, a).cdf(2.0**-33)
-    share = np.mean(y.min(axis=1) < (1 / (2 * steps + 1) if sampler == "exact" else 2.0**-32))
-    assert abs(share - 2 * least) < 5 * np.sqrt(2 * least * (1 - 2 * least) / 5000)
-    assert np.all(y > 0)
-
-
 def test_exact_is_the_default():
     given = {"random_seed": 5, "steps": 99}
     assert np.array_equal(MECHANISMS[0].sample(COUNTS, **given), MECHANISMS[0].sample(COUNTS, sampler="exact", **given))
+    assert not np.array_equal(MECHANISMS[0].sample(COUNTS), MECHANISMS[0].sample(COUNTS))
     places = (MECHANISMS[0].sample(COUNTS) * (2 * MECHANISMS[0].default_steps(55) + 4) - 1) / 2
     np.testing.assert_allclose(places, np.round(places), atol=1e-6)
 
 
 def test_rows_and_draws_are_independent():
-    y = DirichletMechanism(np.ones((2, 3)), 0.1).sample(
-        np.full((2, 3), 5), released_draws=20_000, sampler="fast", random_seed=1
-    )
-    assert y.shape == (20_000, 2, 3)
-    assert abs(np.corrcoef(y[:, 0, 0], y[:, 1, 0])[0, 1]) < 5 / np.sqrt(20_000)
-    assert abs(np.corrcoef(y[1:, 0, 0], y[:-1, 0, 0])[0, 1]) < 5 / np.sqrt(20_000)
-
-
-def test_entropy_is_new_for_every_call():
-    assert not np.array_equal(MECHANISMS[0].sample(COUNTS), MECHANISMS[0].sample(COUNTS))
-
-
-def test_no_records_is_a_draw_from_the_private_prior():
-    y = DirichletMechanism([2, 3], 0.5).sample([0, 0], released_draws=5000, sampler="fast", random_seed=2)
-    assert stats.kstest(y[:, 0], stats.beta(2, 3).cdf).pvalue > 1e-6
-
-
-@pytest.mark.parametrize(
-    "arguments", [([], 1), ([1, 0], 1), ([1, np.nan], 1), ([1, np.inf], 1), (["a", "b"], 1), (3, 1)]
-)
-def test_bad_alpha(arguments):
-    with pytest.raises(ArgumentError, match="alpha"):
-        DirichletMechanism(*arguments)
-
-
-@pytest.mark.parametrize("r", [0, -1, np.nan, np.inf, "1", True, None])
-def test_bad_r(r):
-    with pytest.raises(ArgumentError, match="r > 0"):
-        DirichletMechanism([1, 1], r)
+    mechanism, n = DirichletMechanism(np.ones((2, 3)), 0.1), 5_000
+    y = mechanism.sample(np.full((2, 3), 5), released_draws=n, sampler="fast", random_seed=1)
+    assert y.shape == (n, 2, 3)
+    assert abs(np.corrcoef(y[:, 0, 0], y[:, 1, 0])[0, 1]) < 5 / np.sqrt(n)
+    assert abs(np.corrcoef(y[1:, 0, 0], y[:-1, 0, 0])[0, 1]) < 5 / np.sqrt(n)
 
 
 @pytest.mark.parametrize(
@@ -120,11 +72,20 @@ def test_bad_counts_are_an_error_that_never_shows_them(counts):
     while error is not None:
         assert "777" not in str(error) or error.__suppress_context__
         error = error.__cause__
-
-
-def test_a_broken_min_count_is_refused():
     with pytest.raises(DataError, match="min_count"):
         MECHANISMS[2].sample([[1, 5], [5, 5]])
+
+
+@pytest.mark.parametrize(
+    ("alpha", "r", "message"),
+    [
+        *((alpha, 1, "alpha") for alpha in ([], [1, 0], [1, np.nan], [1, np.inf], ["a", "b"], 3)),
+        *(([1, 1], r, "r > 0") for r in (0, -1, np.nan, np.inf, "1", True, None)),
+    ],
+)
+def test_bad_parameters(alpha, r, message):
+    with pytest.raises(ArgumentError, match=message):
+        DirichletMechanism(alpha, r)
 
 
 def test_objects_are_frozen_comparable_and_public():
@@ -187,3 +148,34 @@ def test_without_a_record_nothing_is_lost():
         alone = getattr(DirichletMechanism([1.0, 2.0], 0.1, adjacency="add-remove"), name)(2.0)
         assert many == pytest.approx(alone, rel=1e-4)
         assert many > alone
+
+
+X, Y = np.array([2.0, 1.0, 4.0]), np.array([1.0, 2.0, 4.0])
+
+
+def test_likelihood_ratios_are_those_of_the_densities():
+    mechanism = DirichletMechanism([0.5, 1.0, 2.0], 0.3)
+    draws = mechanism.sample(X, released_draws=20, sampler="fast", random_seed=1)
+    expected = [
+        stats.dirichlet.logpdf(p / p.sum(), mechanism.concentration(X))
+        - stats.dirichlet.logpdf(p / p.sum(), mechanism.concentration(Y))
+        for p in draws
+    ]
+    np.testing.assert_allclose(mechanism.log_likelihood_ratio(draws, X, Y), expected, rtol=1e-7, atol=1e-9)
+    # A component that is zero on a grid counts as half a step, and outputs that no mechanism gives do no harm.
+    assert np.isfinite(mechanism.log_likelihood_ratio(np.array([[0.0, 0.25, 0.75]]), X, Y, floor=0.125)).all()
+    strange = np.array([[-1.0, 0.0, 1e100], [0.0, 0.0, 0.0]])
+    assert np.isfinite(mechanism.log_likelihood_ratio(strange, X, Y)).all()
+
+
+def test_the_counts_of_an_urn_have_the_distribution_of_the_likelihood_and_lie_on_its_grid():
+    counts, n, grid = np.array([4, 1]), 5_000, positive_frequencies(np.array([[i, 6 - i] for i in range(7)]), 6)
+    mechanism, other = (DirichletMechanism([1.0, 0.5], r) for r in (0.7, 1.0))
+    draws = mechanism.sample(counts, released_draws=n, steps=6, random_seed=5)
+    seen = np.bincount(np.rint(((2 * 6 + 2) * draws[:, 0] - 1) / 2).astype(int), minlength=7)
+    distribution, wrong = (np.exp(one.log_likelihood(grid, counts, steps=6)) for one in (mechanism, other))
+    assert stats.chisquare(seen, n * distribution / distribution.sum()).pvalue > 1e-6
+    assert stats.chisquare(seen, n * wrong / wrong.sum()).pvalue < 1e-6
+    assert mechanism.is_on_grid(draws, 6)
+    assert not mechanism.is_on_grid(draws, None)
+    assert not mechanism.is_on_grid(draws, 7)

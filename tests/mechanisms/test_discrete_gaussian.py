@@ -11,9 +11,7 @@ from scipy.stats import norm
 
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
-from pymc_dirdp.privacy.people import Contribution
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, ZeroCDP
 
 
 def test_renyi_is_below_the_continuous_one_between_whole_orders():
@@ -38,19 +36,11 @@ def test_the_continuous_curve_is_unsafe_for_discrete_noise():
 
 def test_the_variance_that_is_used_is_a_double_and_not_below_the_one_asked_for():
     rng = np.random.default_rng(3)
-    for sigma in 10 ** rng.uniform(-30, 30, 300):
+    for sigma in 10 ** rng.uniform(-30, 30, 100):
         used = DiscreteGaussianMechanism([1, 1], sigma).variance
         assert Fraction(float(used)) == used
         assert 1 - 2**-52 <= used / Fraction(sigma) ** 2 <= 1 + 2.0**-39
     assert DiscreteGaussianMechanism([1, 1], 5.0).variance == 25
-
-
-def random_targets(n, seed):
-    """Epsilon from 1e-4 to 100 and delta from 1e-12 to 0.5, half of them under either adjacency."""
-    rng = np.random.default_rng(seed)
-    for i in range(n):
-        epsilon, delta = 10 ** rng.uniform(-4, 2), 10 ** rng.uniform(-12, -0.3)
-        yield ApproxDP(epsilon=epsilon, delta=delta), ("replace-one", "add-remove")[i % 2]
 
 
 def long_delta(s, cells, epsilon):
@@ -70,13 +60,16 @@ def long_delta(s, cells, epsilon):
     return float((weights * -np.expm1(-excess)).sum())
 
 
-def check_random_targets(n, seed, largest=200.0):
-    checked = 0
-    for target, adjacency in random_targets(n, seed):
+@pytest.mark.thorough
+def test_random_targets_are_calibrated_on_the_safe_side():
+    """Epsilon from 1e-4 to 100 and delta from 1e-12 to 0.5, half of them under either adjacency."""
+    rng, checked = np.random.default_rng(1), 0
+    for adjacency, cells in (("replace-one", 2), ("add-remove", 1)) * 60:
+        target = ApproxDP(epsilon=10 ** rng.uniform(-4, 2), delta=10 ** rng.uniform(-12, -0.3))
         mechanism = DiscreteGaussianMechanism.for_guarantee(target, prior=[1, 1], adjacency=adjacency)
         assert mechanism.satisfies(target)
-        s, cells = float(mechanism.variance), 1 if adjacency == "add-remove" else 2
-        if s < largest**2:
+        s = float(mechanism.variance)
+        if s < 200**2:
             assert long_delta(s, cells, target.epsilon) <= target.delta
             # In terms of sigma, because beside an atom of the loss delta changes by factors within 1e-9 of it.
             assert long_delta(s * (1 - 1e-8), cells, target.epsilon) > target.delta
@@ -84,18 +77,7 @@ def check_random_targets(n, seed, largest=200.0):
         else:
             # The true value lies within a few 1e-6 of the continuous one.
             assert mechanism.delta(target.epsilon) > target.delta * (1 - 1e-8)
-    return checked
-
-
-@pytest.mark.thorough
-def test_random_targets_are_calibrated_on_the_safe_side():
-    assert check_random_targets(300, 1) > 200
-
-
-@pytest.mark.slow
-def test_thousands_of_random_targets_are_calibrated_on_the_safe_side():
-    """A mistake at one target in 400 would be missed once in a thousand times."""
-    assert check_random_targets(2_800, 2) > 1_800
+    assert checked > 60
 
 
 def test_delta_rises_with_sigma_somewhere_and_calibration_knows():
@@ -108,17 +90,6 @@ def test_delta_rises_with_sigma_somewhere_and_calibration_knows():
         for more in (1.0, 1.001, 1.01, 1.1, 1.5):
             larger = DiscreteGaussianMechanism([1, 1], more * mechanism.sigma, adjacency="add-remove")
             assert larger.satisfies(target)
-
-
-@pytest.mark.parametrize(
-    "target",
-    [RenyiDP(order=1.5, epsilon=20), RenyiDP(order=8, epsilon=0.5), TruncatedCDP(rho=0.1, omega=5), ZeroCDP(rho=0.02)],
-)
-@pytest.mark.parametrize("unit", [1, 3, Contribution(2, ("each",))])
-def test_calibration_of_divergences(target, unit):
-    mechanism = DiscreteGaussianMechanism.for_guarantee(target, prior=np.ones((5, 3)), contribution=unit)
-    loss, allowed = mechanism.loss(target)
-    assert allowed * (1 - 1e-8) < loss <= allowed
 
 
 def test_what_no_sigma_keeps():
@@ -135,20 +106,6 @@ def test_what_no_sigma_keeps():
     assert DiscreteGaussianMechanism.for_guarantee(tiny, prior=[1, 1]).satisfies(tiny)
 
 
-@pytest.mark.parametrize(("rows", "shape"), [(1, (2,)), (3, (3, 2)), (7, (7, 4))])
-def test_records_in_several_rows_are_a_composition(rows, shape):
-    """Never above the composition on a grid, and within its widening."""
-    each = Contribution(1, ("each",) * (len(shape) - 1))
-    mechanism = DiscreteGaussianMechanism(np.ones(shape), 9.0, contribution=each)
-    one = DiscreteGaussianMechanism(np.ones(2), 9.0)
-    composed = Composition(((one, rows),))
-    assert mechanism.rho(3) == pytest.approx(rows * one.rho(3), rel=1e-15)
-    assert mechanism.renyi(2.5) == pytest.approx(rows * one.renyi(2.5), rel=1e-14)
-    for epsilon in (0.0, 0.3, 1.0, 2.0):
-        assert mechanism.delta(epsilon) <= composed.delta(epsilon) * (1 + 1e-9)
-        assert mechanism.delta(epsilon) > 0.95 * composed.delta(epsilon)
-
-
 def partitions(m, largest=None):
     if m == 0:
         yield ()
@@ -158,8 +115,7 @@ def partitions(m, largest=None):
             yield (first, *rest)
 
 
-@pytest.mark.parametrize("records", [2, 3, 4])
-@pytest.mark.parametrize("sigma", [0.4, 1.0, 3.0, 10.0])
+@pytest.mark.parametrize(("records", "sigma"), [(2, 0.4), (3, 1.0), (2, 10.0), (4, 3.0)])
 def test_several_records_against_all_partitions_of_gains_and_losses(records, sigma):
     mechanism = DiscreteGaussianMechanism(np.ones(2 * records), sigma, contribution=records)
     s = float(mechanism.variance)
@@ -185,19 +141,11 @@ def test_several_records_against_all_partitions_of_gains_and_losses(records, sig
         assert reached > DiscreteGaussianMechanism(np.ones(2), sigma).delta(epsilon) or reached > 0.999
 
 
-def test_simulated_noise_has_the_same_distribution():
-    for sigma in (0.4, 3.0, 2e3):
-        mechanism = DiscreteGaussianMechanism([1, 1], sigma)
-        noise = mechanism.noise.fast((200, 1000), np.random.default_rng(5))
-        assert np.all(noise == np.round(noise))
-        assert noise.std() == pytest.approx(mechanism.noise_sd, rel=0.01)
-
-
 def test_noise_of_any_size_is_added_to_whole_counts_and_rounded_once():
     counts = np.array([0, 2**53])
-    for sigma in (1e12, 1e18, 1e40):
+    for sigma in (1e12, 1e40):
         mechanism = DiscreteGaussianMechanism([1, 1], sigma)
-        released = np.array([mechanism.release(counts, random_seed=seed) for seed in range(300)])
+        released = np.array([mechanism.release(counts, random_seed=seed) for seed in range(100)])
         assert np.all(released == np.round(released))
-        assert len(np.unique(released)) == 600
-        assert released[:, 0].std() == pytest.approx(sigma, rel=0.2)
+        assert len(np.unique(released)) == 200
+        assert released[:, 0].std() == pytest.approx(sigma, rel=0.35)

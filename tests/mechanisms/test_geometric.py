@@ -15,8 +15,7 @@ def test_it_is_less_noisy_than_laplace_noise_of_its_scale_and_loses_as_much():
     assert geometric.noise_sd < math.sqrt(2) * 2.0
 
 
-@pytest.mark.parametrize("scale", [0.2, 1.5])
-@pytest.mark.parametrize("cells", [1, 3])
+@pytest.mark.parametrize(("scale", "cells"), [(0.2, 3), (1.5, 1)])
 def test_the_noise_of_some_cells_goes_no_further_than_is_looked(scale, cells):
     """Exact sums of the tail, with 60 digits: beyond the reach there is a probability below 2 exp(-60)."""
     reach = math.floor(Geometric(scale).sum_reach(cells))

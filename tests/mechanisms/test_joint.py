@@ -5,18 +5,14 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.mechanisms.joint import JointNoise, JointTableMechanism, ZeroSumJointTableMechanism
-from pymc_dirdp.numerics.roots import log_ratio_to_budget
-from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 from pymc_dirdp.privacy.people import Contribution
-from pymc_dirdp.sampling.geometric import uniform_point
 
 EPSILONS, ORDERS = (0.0, 0.2, 0.7), (1.01, 2.0, 9.0)
 
@@ -35,15 +31,6 @@ def curves(noise, changes=1):
     return noise.curves(len(noise.cells), 1, changes)
 
 
-def least(guarantee, cells, changes=1, **options):
-    """Of the least scale that keeps a guarantee."""
-
-    def excess(scale):
-        return log_ratio_to_budget(*curves(JointNoise(cells, scale, **options), changes).loss(guarantee))
-
-    return JointNoise(cells, JointNoise.least(excess), **options)
-
-
 def moves(cells, records, noise, changes):
     """Every change of one table by at most so many records of one person."""
     contributions = [
@@ -59,16 +46,11 @@ def moves(cells, records, noise, changes):
 
 # With how far noise is listed, and what changes of a person.
 CASES = {
-    "two tables": (JointNoise([2, 2], 0.9, zero_sum=True), 26, 1),
-    "three tables": (JointNoise([2, 2, 2], 0.7, zero_sum=True), 18, 1),
     "different tables": (JointNoise([2, 3], 0.6, zero_sum=True), 20, 1),
-    "two records": (JointNoise([2, 2], 0.6, 2, zero_sum=True), 32, 1),
     "two of three cells": (JointNoise([3, 2], 0.3, 2, zero_sum=True), 16, 1),
     "unequal records": (JointNoise([2, 2], 0.5, (1, 2), zero_sum=True), 34, 1),
     "added": (JointNoise([2, 2], 0.5), 16, 1),
     "three added": (JointNoise([1, 2, 1], 0.4), 14, 1),
-    "two records added": (JointNoise([2, 1], 0.4, 2), 22, 1),
-    "replaced": (JointNoise([2, 2], 0.4), 14, 2),
     "two records replaced": (JointNoise([2, 1], 0.3, 2), 18, 2),
 }
 
@@ -117,8 +99,8 @@ def test_loss_by_brute_force_over_all_neighbours(name):
 
 # JOINT, section A: the variance of a cell at epsilon 1.
 VARIANCES = {
-    2: {2: 3.903, 4: 9.918, 6: 18.58, 10: 43.92, 16: 101.9, 32: 373.9},
-    4: {2: 11.63, 4: 38.11, 6: 79.70, 10: 208.2},
+    2: {2: 3.903, 10: 43.92, 32: 373.9},
+    4: {2: 11.63, 10: 208.2},
 }
 
 
@@ -133,10 +115,9 @@ def test_variances_at_epsilon_1(cells):
 
 # The same section, independent over joint noise, for small epsilon.
 RATIOS = {
-    2: {2: 2.0, 3: 2.7, 5: 3.57, 10: 4.55, 20: 5.19},
-    3: {2: 1.60, 3: 1.93, 5: 2.27, 10: 2.60, 20: 2.79},
-    6: {2: 1.27, 3: 1.39, 5: 1.50, 10: 1.58, 20: 1.63},
-    20: {2: 1.08, 3: 1.10, 5: 1.13, 10: 1.15, 20: 1.15},
+    2: {2: 2.0, 5: 3.57, 20: 5.19},
+    6: {2: 1.27, 20: 1.63},
+    20: {2: 1.08, 20: 1.15},
 }
 
 
@@ -147,13 +128,9 @@ def test_variances_against_independent_noise(cells):
         # Each of K tables has a K-th of the budget, and loses two over its scale.
         apart = ZeroSumGeometricMechanism(np.ones(cells), 200.0 * number).noise_sd
         assert (apart / joint) ** 2 == pytest.approx(ratio, abs=6e-3)
-
-
-@pytest.mark.parametrize(("cells", "number", "ratio"), [(2, 5, 2.27), (2, 10, 2.60), (4, 5, 1.62), (10, 10, 1.28)])
-def test_variances_with_private_totals(cells, number, ratio):
-    joint = JointNoise([cells] * number, 100.0).sd
-    apart = GeometricMechanism(np.ones(2), 100.0 * number).noise_sd
-    assert (apart / joint) ** 2 == pytest.approx(ratio, abs=6e-3)
+    # With private totals.
+    joint, apart = JointNoise([cells] * 10, 100.0).sd, GeometricMechanism(np.ones(2), 1000.0).noise_sd
+    assert (apart / joint) ** 2 == pytest.approx({2: 2.60, 6: 1.481, 20: 1.138}[cells], abs=6e-3)
 
 
 def test_one_table_is_zero_sum_geometric_noise():
@@ -169,7 +146,7 @@ def test_one_table_is_zero_sum_geometric_noise():
 
 
 # So many tables are the fewest for which discrete Gaussian noise has less variance at (1, 1e-6), given the known sums.
-CROSSINGS = {2: 51, 3: 20, 4: 14, 6: 9, 10: 7}
+CROSSINGS = {4: 14, 10: 7}
 
 
 @pytest.mark.parametrize("cells", CROSSINGS)
@@ -186,24 +163,7 @@ def test_where_gaussian_noise_takes_over(cells):
     assert not joint_wins(first)
 
 
-@pytest.mark.parametrize(("cells", "number", "groups"), [(2, 24, 2), (2, 48, 3), (4, 12, 2), (2, 96, 24)])
-def test_no_division_into_groups_is_better_than_one_noise_and_gaussian_noise(cells, number, groups):
-    """Joint noise of each group, composed: the least scale that keeps (1, 1e-6) has more variance than the better."""
-    target = ApproxDP(epsilon=1, delta=1e-6)
-    whole = least(target, [cells] * number, zero_sum=True)
-    gaussian = DiscreteGaussianMechanism.for_guarantee(target, prior=np.ones((number, cells)), contribution=EACH)
-
-    def divided(scale):
-        return JointNoise([cells] * (number // groups), scale, zero_sum=True)
-
-    best = min(whole.free_variance, gaussian.noise_sd**2)
-    # At the scale at which its variance would be that of the best, the groups lose more than the guarantee allows.
-    scale = brentq(lambda scale: math.log(divided(scale).free_variance / best), 0.1, 100)
-    assert not Composition(((curves(divided(scale)), groups),)).satisfies(target)
-    assert Composition(((curves(divided(2 * scale)), groups),)).satisfies(target)
-
-
-@pytest.mark.parametrize("name", ["different tables", "unequal records", "added", "two records added"])
+@pytest.mark.parametrize("name", ["different tables", "unequal records", "added"])
 def test_the_likelihood_is_a_mixture_over_the_radius(name):
     noise, reach, _ = CASES[name]
     tables = [np.array(lists(d, noise.zero_sum, reach)) for d in noise.cells]
@@ -227,75 +187,20 @@ def test_the_likelihood_is_a_mixture_over_the_radius(name):
         assert noise.log_probability(np.eye(len(output))[0]) == -math.inf
 
 
-@pytest.mark.parametrize(
-    "guarantee",
-    [
-        PureDP(epsilon=0.7),
-        ApproxDP(epsilon=1, delta=1e-2),
-        RenyiDP(order=5, epsilon=0.1),
-        ZeroCDP(rho=0.2),
-        TruncatedCDP(rho=0.1, omega=20),
-    ],
-)
-@pytest.mark.parametrize("facts", [{"cells": (2, 3, 2)}, {"cells": (2, 2), "records": (2, 2)}, {"cells": (60, 2)}])
-def test_calibration(guarantee, facts):
-    for zero_sum, changes in ((True, 1), (False, 2), (False, 1)):
-        found = least(guarantee, changes=changes, zero_sum=zero_sum, **facts)
-        assert curves(found, changes).satisfies(guarantee)
-        smaller = JointNoise(scale=found.scale * (1 - 1e-8), zero_sum=zero_sum, **facts)
-        assert not curves(smaller, changes).satisfies(guarantee)
-
-
 MECHANISM = ZeroSumJointTableMechanism(np.ones((3, 2)), 1.0, contribution=EACH)
 
 
-def test_an_audit_finds_no_fault():
+def test_an_audit_finds_no_fault_but_that_of_forgotten_records():
     assert dirdp.audit(MECHANISM, n=3000, random_seed=1).verdict == "consistent"
-    added = JointTableMechanism(np.ones((2, 2)), 0.5, contribution=Contribution(2, ("each",)), adjacency="add-remove")
-    assert dirdp.audit(added, sampler="fast", n=30_000, random_seed=1).verdict == "consistent"
-
-
-class Mutant:
-    """Joint noise with a radius of its own making."""
-
-    def __init__(self, mechanism, *, most=None, released=False):
-        self.mechanism, self.most, self.released = mechanism, most, released
-        self.rng = np.random.default_rng(8)
-
-    def __call__(self, counts):
-        balls = self.mechanism.noise.balls
-        radii, logs, _ = balls.listed
-        share = np.exp(logs) * (True if self.most is None else radii <= self.most)
-        radius = int(self.rng.choice(radii, p=share / share.sum()))
-        noise = [uniform_point(ball, radius, lambda most: int(self.rng.integers(most))) for ball in balls.balls]
-        noisy = counts.ravel() + np.concatenate(noise)
-        return np.append(noisy, radius) if self.released else noisy.reshape(counts.shape)
-
-
-ADDED = JointTableMechanism(np.ones((2, 2)), 1.0, contribution=EACH, adjacency="add-remove")
-
-
-@pytest.mark.parametrize("mechanism", [MECHANISM, ADDED], ids=["public", "private"])
-@pytest.mark.parametrize(
-    ("mutation", "verdict"), [({}, "consistent"), ({"most": 3}, "refuted"), ({"released": True}, "refuted")]
-)
-def test_an_audit_refutes_a_radius_that_is_cut_or_released(mechanism, mutation, verdict):
-    mutant = Mutant(mechanism, **mutation)
-    result = dirdp.audit(mutant, pair=mechanism.worst_neighbours(), claim=PureDP(epsilon=1), n=6000, random_seed=2)
-    assert result.verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("kind", "adjacency"), [(ZeroSumJointTableMechanism, "replace-one"), (JointTableMechanism, "add-remove")]
-)
-def test_an_audit_refutes_noise_for_fewer_records_than_people_have(kind, adjacency):
+    # Noise for fewer records than people have is refuted.
+    options = {"adjacency": "add-remove"}
     two, forgot = (
-        kind(np.ones((2, 2)), 1.0, contribution=Contribution(m, ("each",)), adjacency=adjacency) for m in (2, 1)
+        JointTableMechanism(np.ones((2, 2)), 1.0, contribution=Contribution(m, ("each",)), **options) for m in (2, 1)
     )
-    result = dirdp.audit(
+    found = dirdp.audit(
         forgot, pair=two.worst_neighbours(), claim=PureDP(epsilon=1), sampler="fast", n=30_000, random_seed=3
     )
-    assert result.verdict == "refuted"
+    assert found.verdict == "refuted"
 
 
 def test_releases():
@@ -314,13 +219,8 @@ def test_releases():
     kind, stronger = MECHANISM.stronger(2.0)
     assert (kind, stronger.pure_epsilon) == ("the same mechanism with less noise", 2.0)
     assert MECHANISM.summary.startswith("Joint zero-sum noise")
-
-
-def test_a_noise_is_a_value():
-    noise = JointNoise([2, 2, 2], 1.0, zero_sum=True)
-    assert noise == JointNoise((2, 2, 2), 1.0, (1, 1, 1), zero_sum=True) == MECHANISM.noise
-    assert noise != JointNoise((2, 2, 2), 1.0, 2, zero_sum=True)
-    assert hash(noise) == hash(MECHANISM.noise)
+    assert JointNoise((2, 2, 2), 1.0, (1, 1, 1), zero_sum=True) == MECHANISM.noise
+    assert JointNoise((2, 2, 2), 1.0, 2, zero_sum=True) != MECHANISM.noise
     # Curves of the same blocks in another order are equal, so tables that share a noise are composed once.
     assert JointNoise([2, 3], 1.0, (2, 1)).curves(2, 1, 1) == JointNoise([3, 2], 1.0, (1, 2)).curves(2, 1, 1)
 

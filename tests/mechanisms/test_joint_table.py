@@ -33,60 +33,6 @@ def survey(people, items=10, answers=2):
     return model
 
 
-@pytest.mark.parametrize("records", [1, 2])
-@pytest.mark.parametrize("rows", [2, 3])
-def test_no_neighbour_of_a_small_data_set_loses_more(rows, records):
-    """Brute force: all answers of one person change in all rows; the pure epsilon is attained and never exceeded."""
-    mechanism = ZeroSumJointTableMechanism(np.ones((rows, 2)), 0.9, contribution=Contribution(records, ("each",)))
-    counts = np.full((rows, 2), 3.0)
-    outputs = [counts + np.array([[z, -z] for z in zs]) for zs in itertools.product(range(-4, 5), repeat=rows)]
-    largest = 0.0
-    for moves in itertools.product(range(-records, records + 1), repeat=rows):
-        other = counts + np.array([[move, -move] for move in moves])
-        loss = mechanism.log_likelihood(outputs, counts) - mechanism.log_likelihood(outputs, other)
-        ratio = mechanism.log_likelihood_ratio(np.array(outputs), counts, other)
-        np.testing.assert_allclose(ratio, loss, atol=1e-12)
-        # Differences of logarithms are rounded, and differences of norms over the scale are not above the truth.
-        largest = max(largest, float(np.abs(ratio).max()))
-    assert mechanism.pure_epsilon * (1 - 1e-9) < largest <= mechanism.pure_epsilon
-    forgot = ZeroSumJointTableMechanism(np.ones((rows, 2)), 0.9 * 2, contribution=EACH)
-    assert largest > forgot.pure_epsilon
-
-
-def test_the_curves_are_those_of_its_rows_together():
-    together = JointNoise([3] * 4, 2.0, 2, zero_sum=True).curves(4, 2, changes=2)
-    mechanism = ZeroSumJointTableMechanism(np.ones((4, 3)), 2.0, contribution=Contribution(2, ("each",)))
-    assert mechanism.pure_epsilon == together.pure_epsilon
-    for epsilon in (0.0, 0.1, 0.4):
-        assert mechanism.delta(epsilon) == together.delta(epsilon)
-    assert mechanism.renyi(3.0) == together.renyi(3.0)
-    few = ZeroSumJointTableMechanism.for_guarantee(PURE, prior=np.ones((10, 2)), contribution=EACH)
-    apart = ZeroSumGeometricMechanism.for_guarantee(PURE, prior=np.ones((10, 2)), contribution=EACH)
-    assert few.noise_sd**2 == pytest.approx(43.92, abs=0.01)
-    assert apart.noise_sd**2 == pytest.approx(199.8, abs=0.1)
-    assert few.satisfies(PURE)
-
-
-@pytest.mark.parametrize("sampler", ["exact", "fast"])
-def test_what_is_drawn_has_the_stated_distribution(sampler):
-    """Chi-square against the sum over all noise; independent noise of the same variance is refused."""
-    counts = np.array([[5.0, 7.0], [9.0, 1.0]])
-    seen = SMALL.releases(counts, 3000, sampler=sampler, random_seed=3)
-    assert np.all(seen.sum(axis=-1) == counts.sum(axis=-1))
-    radius = np.abs(seen[:, :, 0] - counts[:, 0]).max(axis=1)
-    # There are 8 r tables of radius r, and 1 of 0.
-    mass = np.array([1.0, *(8 * r * math.exp(-r / SMALL.scale) for r in range(1, 200))])
-    mass /= mass.sum()
-    last = 8
-    expected = np.append(mass[:last], mass[last:].sum()) * len(radius)
-    found = np.bincount(np.minimum(radius, last).astype(int), minlength=last + 1)
-    assert chisquare(found, expected).pvalue > 1e-6
-    rng = np.random.default_rng(1)
-    alone = ZeroSumGeometricMechanism(np.ones((2, 2)), 2 * SMALL.scale, contribution=EACH)
-    other = np.abs(alone.noisy_marginals[0].noise_for((3000,), rng)[:, :, 0]).max(axis=1)
-    assert chisquare(np.bincount(np.minimum(other, last).astype(int), minlength=last + 1), expected).pvalue < 1e-6
-
-
 def test_a_release_is_read_with_the_radius_that_the_rows_share(tmp_path):
     """Means against a sum over all data sets; two rows of 6 people."""
     model = survey(6, items=2)
@@ -100,8 +46,7 @@ def test_a_release_is_read_with_the_radius_that_the_rows_share(tmp_path):
     means = np.einsum("i,ijk->jk", weights / weights.sum(), (tables + 1) / 8)
     estimate = dirdp.estimate(release)
     np.testing.assert_allclose(np.ravel(estimate.tables["p"].share_means), means.ravel(), rtol=1e-9)
-    for drawn in (release, dirdp.analyse(release, draws=4000, chains=1)):
-        np.testing.assert_allclose(drawn["posterior"]["p"].values.mean(axis=(0, 1)), means, atol=0.03)
+    np.testing.assert_allclose(release["posterior"]["p"].values.mean(axis=(0, 1)), means, atol=0.03)
     dirdp.save(release, tmp_path / "release.json")
     back = dirdp.load(tmp_path / "release.json")
     assert dirdp.verify(back)
@@ -110,18 +55,6 @@ def test_a_release_is_read_with_the_radius_that_the_rows_share(tmp_path):
     (tmp_path / "edited.json").write_text(edited)
     with pytest.raises(dirdp.errors.ReleaseError):
         dirdp.load(tmp_path / "edited.json")
-
-
-def test_auto_takes_it_where_it_wins_and_gaussian_noise_for_zero_concentrated_privacy():
-    model = survey(1000)
-    for target in (PURE, dirdp.ApproxDP(epsilon=1.0, delta=1e-6)):
-        plan = dirdp.plan(target, model, mechanism="auto", unit="person")
-        (part,) = plan.parts
-        assert part.mechanism.kind == part.choice.best == "joint"
-        assert plan.composition.satisfies(target)
-        # JOINT, section A: 3.4 times less for the frequencies; here what 1000 records leave open is in both.
-        assert min(kl for kind, kl in part.choice.expected_kl if kind != "joint") > 1.3 * part.choice.expected_kl[0][1]
-    assert dirdp.plan(dirdp.ZeroCDP(rho=0.5), model, mechanism="auto", unit="person").parts[0].choice.best == "gaussian"
 
 
 def test_the_expected_error_is_that_of_the_figures():
@@ -229,12 +162,9 @@ def test_a_table_alone_is_a_marginal_of_the_joint_noise():
     assert chisquare(*both).pvalue > 1e-6
     ratio = table.log_likelihood_ratio(np.array([[4.0, 5.0]]), np.array([4.0, 5.0]), np.array([6.0, 3.0]))
     assert 0 < ratio[0] < table.pure_epsilon
-
-
-def test_an_output_that_one_of_two_data_sets_cannot_have_loses_everything_or_nothing():
-    tables = JointNoise([2, 2, 3], 1.0, [2, 1, 1], zero_sum=True)
+    # An output that one of two data sets cannot have loses everything or nothing.
     near, far = np.zeros(2), np.array([1e4, -1e4])
-    assert tables.log_ratio(np.array([far, near]) - near, np.array([far, near]) - far).tolist() == [-1e300, 1e300]
+    assert whole.log_ratio(np.array([far, near]) - near, np.array([far, near]) - far).tolist() == [-1e300, 1e300]
 
 
 def items(number=10, people=1000, cells=2):
@@ -248,8 +178,15 @@ def items(number=10, people=1000, cells=2):
 
 @pytest.mark.thorough
 def test_ten_items_of_one_survey():
-    """JOINT, section A: a variance of 43.9 where it was 178.5 at (1, 1e-6) and 199.8 for a pure guarantee."""
+    """JOINT, section A: a variance of 43.9 where it was 178.5 at (1, 1e-6) and 199.8 for a pure guarantee.
+
+    With a private number of people the variance is 2.6 times less than that of independent noise.
+    """
     model = items()
+    private = dirdp.plan(PURE, model, mechanism="auto", adjacency="add-remove", n_records=1000)
+    assert {type(part.mechanism) for part in private.parts} == {JointTableMechanism}
+    assert private.composition.satisfies(PURE)
+    assert private.parts[0].mechanism.noise_sd ** 2 == pytest.approx(76.95, abs=0.01)
     for target in (PURE, dirdp.ApproxDP(epsilon=1.0, delta=1e-6)):
         plan = dirdp.plan(target, model, mechanism="auto")
         assert {part.mechanism.kind for part in plan.parts} == {"joint"}
@@ -303,78 +240,6 @@ def test_a_release_of_several_tables_is_read_together(tmp_path):
         assert product.mean() == pytest.approx(weights @ (off[i] * off[j]), abs=5 * product.std() / math.sqrt(20_000))
 
 
-@pytest.mark.thorough
-def test_a_release_of_tables_with_private_totals(tmp_path):
-    """Means of each table, and of products over tables, against sums over all data sets with the same numbers."""
-    people, target = 6, dirdp.PureDP(epsilon=2.0)
-    with pm.Model() as model:
-        for name in "ab":
-            p = pm.Dirichlet(name, a=np.ones(2))
-            pm.Multinomial(f"x_{name}", n=people, p=p, observed=[people, 0])
-    release = planned_sample(target, model, mechanism="joint", adjacency="add-remove", released_draws=4000)
-    dirdp.save(release, tmp_path / "release.json")
-    release = dirdp.load(tmp_path / "release.json")
-    assert dirdp.verify(release)
-    assert "Joint noise" in str(dirdp.report(release))
-    parts = dirdp.plan(target, model, mechanism="joint", adjacency="add-remove").parts
-    whole = parts[0].mechanism.shared_noise
-    assert whole == JointNoise([2, 2], parts[0].mechanism.scale)
-    assert parts[0].mechanism.pure_epsilon == pytest.approx(2, rel=1e-9)
-    noisy = [release[f"mechanism/{name}"]["noisy_counts"].values for name in "ab"]
-    least, most = (int(release["mechanism/a"].attrs[which]) for which in ("least_records", "most_records"))
-    # Flat priors make all tables of one total as likely as one another.
-    reach = range(45)
-    each = [[(x, y) for x in reach for y in reach if least <= x + y <= most] for _ in "ab"]
-    tables = [np.array(one, dtype=float) for one in each]
-    first, second = np.repeat(tables[0], len(each[1]), axis=0), np.tile(tables[1], (len(each[0]), 1))
-    logs = whole.log_probability(np.concatenate(noisy) - np.concatenate([first, second], axis=1))
-    logs = logs - np.log(first.sum(axis=1) + 1) - np.log(second.sum(axis=1) + 1)
-    weights = np.exp(logs - np.logaddexp.reduce(logs))
-    estimate, drawn = dirdp.estimate(release), dirdp.analyse(release, draws=20_000, random_seed=1)
-    for name, counts in (("a", first), ("b", second)):
-        np.testing.assert_allclose(np.ravel(estimate.tables[name].count_means), weights @ counts, rtol=1e-5)
-        shares = weights @ ((counts + 1) / (counts.sum(axis=1, keepdims=True) + 2))
-        np.testing.assert_allclose(np.ravel(estimate.tables[name].share_means), shares, rtol=1e-5)
-        np.testing.assert_allclose(release["posterior"][name].values[0].mean(axis=0), shares, atol=0.03)
-    off = [np.abs(counts[:, 0] - z[0]) for counts, z in zip((first, second), noisy, strict=True)]
-    seen = [
-        drawn["latent_counts"][name].values.reshape(-1, 2)[:, 0] - z[0] for name, z in zip("ab", noisy, strict=True)
-    ]
-    product = np.abs(seen[0] * seen[1])
-    assert product.mean() == pytest.approx(weights @ (off[0] * off[1]), abs=5 * product.std() / math.sqrt(20_000))
-
-
-@pytest.mark.thorough
-def test_ten_items_with_a_private_number_of_people():
-    """JOINT, section A: 2.6 times less variance than independent noise in the limit; on integers 2.63."""
-    plan = dirdp.plan(PURE, items(), mechanism="auto", adjacency="add-remove", n_records=1000)
-    assert {type(part.mechanism) for part in plan.parts} == {JointTableMechanism}
-    assert plan.composition.satisfies(PURE)
-    assert not plan.composition.satisfies(dirdp.PureDP(epsilon=0.999))
-    apart = dirdp.plan(PURE, items(), mechanism="geometric", adjacency="add-remove", n_records=1000)
-    variances = [one.parts[0].mechanism.noise_sd ** 2 for one in (apart, plan)]
-    assert variances[0] == pytest.approx(2 * 10**2, rel=1e-2)
-    assert variances[1] == pytest.approx(76.95, abs=0.01)
-
-
-@pytest.mark.thorough
-def test_a_survey_with_a_private_number_of_people():
-    release = planned_sample(
-        PURE, survey(300, items=4), mechanism="joint", unit="person", adjacency="add-remove", released_draws=50
-    )
-    assert dirdp.verify(release)
-    mechanism = (
-        dirdp.plan(PURE, survey(300, items=4), mechanism="joint", unit="person", adjacency="add-remove")
-        .parts[0]
-        .mechanism
-    )
-    assert mechanism.noise == JointNoise([2] * 4, mechanism.scale)
-    estimate = dirdp.estimate(release)
-    assert "in each row" in str(estimate)
-    totals = np.reshape(estimate.tables["p"].count_means, (4, 2)).sum(axis=1)
-    np.testing.assert_allclose(totals, 300, atol=8 * math.sqrt(2) * mechanism.noise_sd)
-
-
 def test_few_characters_state_no_million_blocks():
     """Found by reading the text of a plan: eleven seconds and 200 MB for a number of seven digits."""
     with pytest.raises(dirdp.errors.ArgumentError, match="at most 100000 blocks"):
@@ -422,8 +287,6 @@ def test_tables_of_different_people_do_not_share_a_noise():
     assert dirdp.verify(release)
     auto = dirdp.plan(PURE, model, mechanism="auto", disjoint=apart)
     assert auto.parts[0].mechanism.noise_shared_with == ((2, 1, 1),)
-    auto = dirdp.plan(PURE, model, mechanism="auto", adjacency="add-remove", n_records=100)
-    assert {type(part.mechanism) for part in auto.parts} == {JointTableMechanism}
 
 
 @pytest.mark.thorough
@@ -464,10 +327,10 @@ def test_a_wide_table_is_left_to_other_noise():
         dirdp.sample(PURE, model, mechanism="joint")
 
 
-@pytest.mark.parametrize("scale", [2.0**-200, 1e-30, 1e-3, 0.02, 0.03, 0.1, 1.0, 1e10])
-@pytest.mark.parametrize("joint", [JointTableMechanism, ZeroSumJointTableMechanism], ids=["any total", "public totals"])
-def test_noise_that_is_as_large_is_found_where_all_noise_is_0(joint, scale):
+@pytest.mark.parametrize("scale", [2.0**-200, 1e-3, 0.02, 0.03, 1.0, 1e10])
+def test_noise_that_is_as_large_is_found_where_all_noise_is_0(scale):
     """Noise of a small scale has a deviation of 0 in doubles, and a loss of privacy that is none the less finite."""
-    table = joint(np.ones((1, 2)), scale, noise_shared_with=[(2, 1, 1)])
-    assert table.equivalent_alone.noise_sd <= table.noise_sd
-    assert table.noise_sd == 0 or table.equivalent_alone.noise_sd == pytest.approx(table.noise_sd)
+    for joint in (JointTableMechanism, ZeroSumJointTableMechanism):
+        table = joint(np.ones((1, 2)), scale, noise_shared_with=[(2, 1, 1)])
+        assert table.equivalent_alone.noise_sd <= table.noise_sd
+        assert table.noise_sd == 0 or table.equivalent_alone.noise_sd == pytest.approx(table.noise_sd)

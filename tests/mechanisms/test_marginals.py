@@ -8,9 +8,7 @@ from functools import reduce
 import numpy as np
 import pytest
 
-import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import Geometric, ZeroSumGeometric
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism, ZeroSumMarginalsMechanism
@@ -66,27 +64,6 @@ def exact_delta(parts, changes, epsilon):
     return math.fsum(mass * np.maximum(-np.expm1(np.minimum(epsilon - loss, 700)), 0))
 
 
-def moves(shape, adjacency, records=1):
-    """All changes of a table in which a person holds so many records at most."""
-    cells = math.prod(shape)
-    person = [
-        np.bincount(data, minlength=cells)
-        for k in range(records + 1)
-        for data in itertools.combinations_with_replacement(range(cells), k)
-    ]
-    for gained, lost in itertools.product(person, person):
-        neighbours = gained.sum() == lost.sum() if adjacency == "replace-one" else not lost.any() or not gained.any()
-        if neighbours and (gained != lost).any():
-            yield (gained - lost).reshape(shape)
-
-
-def worst(mechanism, epsilon, **options):
-    changes = [flat(mechanism, move) for move in moves(mechanism.shape, **options)]
-    # Moves with the same changes up to order have the same loss.
-    distinct = {tuple(tuple(sorted(one.tolist())) for one in change): change for change in changes}
-    return max(exact_delta(noises(mechanism), change, epsilon) for change in distinct.values())
-
-
 CASES = {
     "gaussian": MarginalsMechanism(np.ones(SHAPE), MARGINALS, (1.7, 1.9, 2.1)),
     "small noise": MarginalsMechanism(np.ones(SHAPE), MARGINALS, (0.5, 0.8, 0.7)),
@@ -99,22 +76,17 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", CASES)
-def test_no_move_of_a_record_loses_more_than_the_curve(name, epsilon):
+def test_no_move_of_a_record_loses_more_than_the_curve(name):
     mechanism = CASES[name]
-    bound, reached = mechanism.delta(epsilon), worst(mechanism, epsilon, adjacency=mechanism.adjacency)
-    assert reached <= bound + 1e-15  # the oracle's rounding of losses
-    # A composition is computed on a grid that errs towards more loss.
-    assert reached >= 0.97 * bound
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "geometric"])
-def test_two_records_of_a_person_lose_no_more_than_the_curve(noise):
-    mechanism = MarginalsMechanism(np.ones((2, 2)), ((0,), (0, 1)), (3.0, 4.0), noise, contribution=2)
+    x, y = mechanism.worst_neighbours()
+    assert all((a != b).any() for a, b in zip(flat(mechanism, x), flat(mechanism, y), strict=True))
     for epsilon in EPSILONS:
-        bound = mechanism.delta(epsilon)
-        assert 0.6 * bound < worst(mechanism, epsilon, adjacency="replace-one", records=2) <= bound + 1e-15
+        bound, reached = mechanism.delta(epsilon), tied_worst(mechanism, epsilon, ("any",) * (x.ndim - 1))
+        assert reached <= bound + 1e-15  # the oracle's rounding of losses
+        # A composition is computed on a grid that errs towards more loss.
+        assert reached >= 0.97 * bound
+        assert exact_delta(noises(mechanism), flat(mechanism, x - y), epsilon) == pytest.approx(reached)
 
 
 def people(shape, kinds, records):
@@ -147,21 +119,19 @@ def tied_worst(mechanism, epsilon, kinds):
     return max(exact_delta(noises(mechanism), change, epsilon) for change in distinct.values())
 
 
-# The rows, the shape, the marginals, the records in a block, and whether the bound is attained.
+# The rows, the shape, the marginals, and the records in a block.
 TIED = {
-    "items": (("each",), (2, 2), ((1,), (0, 1)), 1, True),
-    "two records of each item": (("each",), (2, 2), ((1,), (0, 1)), 2, True),
-    "items and a parent": (("each", "any"), (2, 2, 2), ((2,), (0, 2), (1, 2), (0, 1, 2)), 1, True),
-    "a row of one's own": (("own",), (2, 2), ((1,), (0, 1)), 1, True),
-    "items in a row of one's own": (("own", "each"), (2, 2, 2), ((2,), (1, 2), (0, 1, 2)), 1, True),
-    "how many records of each item": (("each",), (2, 2), ((0,), (0, 1)), 1, True),
-    "how many records of each row of one's own": (("own",), (2, 2), ((0,), (0, 1)), 1, True),
-    "how many of each item and group": (("own", "each"), (2, 2, 2), ((0,), (0, 1), (1, 2)), 1, True),
+    "two records anywhere": (("any",), (2, 2), ((0,), (0, 1)), 2),
+    "two records of each item": (("each",), (2, 2), ((1,), (0, 1)), 2),
+    "items and a parent": (("each", "any"), (2, 2, 2), ((2,), (0, 2), (1, 2), (0, 1, 2)), 1),
+    "items in a row of one's own": (("own", "each"), (2, 2, 2), ((2,), (1, 2), (0, 1, 2)), 1),
+    "how many records of each item": (("each",), (2, 2), ((0,), (0, 1)), 1),
+    "how many of each item and group": (("own", "each"), (2, 2, 2), ((0,), (0, 1), (1, 2)), 1),
 }
 
 
 def tied(name, noise="gaussian", adjacency="replace-one"):
-    kinds, shape, marginals, records, _ = TIED[name]
+    kinds, shape, marginals, records = TIED[name]
     adds = Contribution(records, kinds)
     # Losses of marginals with the same noise are on one lattice, so that they can be listed.
     return MarginalsMechanism(
@@ -172,7 +142,7 @@ def tied(name, noise="gaussian", adjacency="replace-one"):
 @pytest.mark.parametrize("noise", ["gaussian", "geometric"])
 @pytest.mark.parametrize("name", TIED)
 def test_records_in_rows_lose_no_more_than_the_curve(name, noise):
-    kinds, *_, attained = TIED[name]
+    kinds, *_ = TIED[name]
     for adjacency in ("replace-one", "add-remove"):
         mechanism = tied(name, noise, adjacency)
         for epsilon in EPSILONS:
@@ -183,19 +153,11 @@ def test_records_in_rows_lose_no_more_than_the_curve(name, noise):
                 (*mechanism.contributed.in_marginal(mechanism.shape, z.axes), z.size) for z in mechanism.noisy_marginals
             ]
             one = all(records == 1 and (blocks == 1 or blocks < cells) for records, blocks, cells in adds)
-            if attained:
-                assert reached >= (0.97 if one else 0.5) * bound
+            assert reached >= (0.97 if one else 0.5) * bound
         x, y = mechanism.worst_neighbours()
         assert exact_delta(noises(mechanism), flat(mechanism, x - y), 0.4) == pytest.approx(
             tied_worst(mechanism, 0.4, kinds)
         )
-
-
-def test_records_that_come_together_in_a_sum_are_counted_together(monkeypatch):
-    """A mutant: the marginal over all items is protected as if it held the records of one item."""
-    monkeypatch.setattr(Contribution, "in_marginal", lambda self, shape, neighbours: (self.records, 1))
-    mutant = tied("items")
-    assert tied_worst(mutant, 0.4, ("each",)) > 1.2 * mutant.delta(0.4)
 
 
 def test_a_marginal_that_no_neighbour_changes_costs_nothing():
@@ -214,89 +176,12 @@ def test_a_marginal_that_no_neighbour_changes_costs_nothing():
         assert half_rho("add-remove", kind=kind) > half_rho("add-remove", ((0, 1),), kind)
 
 
-@pytest.mark.thorough
-def test_audits_of_records_in_rows():
-    honest = tied("items and a parent")
-    assert not refuted(honest, random_seed=6)
-    alone = replace(honest, contribution=1)
-    assert refuted(alone, pair=honest.worst_neighbours(), claim=alone._curves, random_seed=7)
-
-
 def test_divergences_are_those_of_the_sum_of_the_precisions():
     mechanism = CASES["gaussian"]
     each = [2 / (2 * float(part.variance)) for part in noises(mechanism)]
     assert mechanism.rho(math.inf) == pytest.approx(sum(each), rel=1e-14)
     assert mechanism.renyi(4) == pytest.approx(4 * sum(each), rel=1e-14)
     assert CASES["zero-sum"].pure_epsilon == pytest.approx(sum(2 / part.scale for part in noises(CASES["zero-sum"])))
-
-
-class Twice(Mechanism):
-    """Each marginal is measured twice, and counted once."""
-
-    def __init__(self, mechanism):
-        self.mechanism = mechanism
-
-    @property
-    def _public(self):
-        return type(self), self.mechanism
-
-    @property
-    def _curves(self):
-        return self.mechanism._curves
-
-    @property
-    def summary(self):
-        return "a mutant"
-
-    def releases(self, counts, n, *, sampler="fast", random_seed=None, steps=None):
-        rng = np.random.default_rng(random_seed)
-        return np.stack([self.mechanism.releases(counts, n, random_seed=rng) for _ in range(2)], axis=1)
-
-    def worst_neighbours(self):
-        return self.mechanism.worst_neighbours()
-
-    def log_likelihood(self, output, counts, *, steps=None):
-        return sum(self.mechanism.log_likelihood(output[..., i, :], counts) for i in range(2))
-
-
-@pytest.mark.thorough
-def test_mutants_lose_more_than_they_say():
-    """The sensitivity of add-remove used for replace-one, and a marginal that is measured twice and counted once."""
-    added = CASES["gaussian add-remove"]
-    replaced = replace(added, adjacency="replace-one")
-    for epsilon in EPSILONS:
-        assert worst(added, epsilon, adjacency="replace-one") > 1.2 * added.delta(epsilon)
-        assert worst(replaced, epsilon, adjacency="replace-one") <= replaced.delta(epsilon) + 1e-15
-        x, y = replaced.worst_neighbours()
-        twice = [
-            (part, change)
-            for one in zip(noises(replaced), flat(replaced, x - y), strict=True)
-            for part, change in [one] * 2
-        ]
-        assert exact_delta(*zip(*twice, strict=True), epsilon) > 1.2 * replaced.delta(epsilon)
-
-
-def refuted(mechanism, **options):
-    return any(bound.exceeded for bound in dirdp.audit(mechanism, n=20_000, **options).bounds)
-
-
-@pytest.mark.thorough
-def test_audits_pass_and_refute_the_mutants():
-    mechanism = CASES["gaussian"]
-    assert not refuted(mechanism, random_seed=1)
-    added = CASES["gaussian add-remove"]
-    x, y = replace(added, adjacency="replace-one").worst_neighbours()
-    assert refuted(added, pair=(x, y), claim=added._curves, random_seed=2)
-    assert refuted(Twice(mechanism), claim=mechanism._curves, random_seed=3)
-
-
-def test_the_worst_pair_changes_every_marginal():
-    for mechanism in CASES.values():
-        x, y = mechanism.worst_neighbours()
-        assert all((a != b).any() for a, b in zip(flat(mechanism, x), flat(mechanism, y), strict=True))
-        change = flat(mechanism, x - y)
-        reached = exact_delta(noises(mechanism), change, 0.4)
-        assert reached == pytest.approx(worst(mechanism, 0.4, adjacency=mechanism.adjacency))
 
 
 @pytest.mark.parametrize("sampler", ["exact", "fast"])
@@ -362,11 +247,6 @@ def test_the_likelihood_is_the_product_over_marginals():
     )
 
 
-def test_no_posterior_is_made_up_from_marginals():
-    with pytest.raises(ArgumentError, match=r"dirdp.estimate\(release\)"):
-        CASES["gaussian"].row_likelihoods(np.zeros(11))
-
-
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
@@ -402,7 +282,8 @@ def test_lists_of_a_text_hold_numbers_of_the_annotated_types(facts):
 
 
 def test_noise_that_adds_up_to_zero_is_for_public_numbers_of_records():
-    with pytest.raises(ArgumentError, match="private"):
+    """Found when the class of a marginal, which refused it, went: each noisy marginal would tell the private number."""
+    with pytest.raises(ArgumentError, match=r"private.*Use MarginalsMechanism"):
         ZeroSumMarginalsMechanism(np.ones(SHAPE), MARGINALS, (1.0, 1.0, 1.0), adjacency="add-remove")
     with pytest.raises(ArgumentError, match="gaussian"):
         ZeroSumMarginalsMechanism(np.ones(SHAPE), MARGINALS, (1.0, 1.0, 1.0), "gaussian")
@@ -427,10 +308,5 @@ def test_equal_mechanisms_are_equal():
     assert one != replace(one, parameters=(1.7, 1.9, 2.7))
     _, stronger = one.stronger(2.0)
     assert stronger.rho(8) == pytest.approx(4 * one.rho(8))
-
-
-def test_noise_that_adds_up_to_0_is_for_public_numbers_of_records():
-    """Found when the class of a marginal, which refused it, went: each noisy marginal would tell the private number."""
-    facts = {"prior": np.ones((2, 2)), "marginals": ((0,), (0, 1)), "parameters": (2.0, 2.0)}
-    with pytest.raises(ArgumentError, match="Use MarginalsMechanism"):
-        ZeroSumMarginalsMechanism(**facts, adjacency="add-remove")
+    with pytest.raises(ArgumentError, match=r"dirdp.estimate\(release\)"):
+        one.row_likelihoods(np.zeros(11))

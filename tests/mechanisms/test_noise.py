@@ -30,7 +30,7 @@ NOISES = {
     "joint zero-sum": (JointNoise([2, 2], 0.6, zero_sum=True), 4),
     "binomial": (Binomial(10), 2),
 }
-LEVEL, DRAWS = 1e-6, 4000
+LEVEL, DRAWS = 1e-6, 3000
 
 
 def listed(noise, cells, reach=12):
@@ -46,6 +46,17 @@ def test_probabilities_add_up_to_1_and_have_the_stated_deviation(name):
     lists, masses = listed(noise, cells, 9 if cells == 4 else 30 if cells == 3 else 60)
     assert masses.sum() == pytest.approx(1, abs=1e-4 if cells > 2 else 1e-9)
     assert math.sqrt(masses @ lists[:, 0] ** 2) == pytest.approx(noise.sd, rel=1e-3 if cells > 2 else 1e-7)
+    first, second = np.random.default_rng(3).choice(listed(noise, cells, 3)[0], (2, 50))
+    with np.errstate(invalid="ignore"):
+        wanted = noise.log_probability(first) - noise.log_probability(second)
+    np.testing.assert_allclose(noise.log_ratio(first, second), wanted, atol=1e-10)
+    # A noise is equal to another of the same numbers.
+    again = pickle.loads(pickle.dumps(noise)) if name != "binomial" else Binomial(10)
+    assert again == noise
+    assert hash(again) == hash(noise)
+    assert noise.curves(1, 1, 1) == again.curves(1, 1, 1)
+    assert hash(noise.curves(1, 1, 1)) == hash(again.curves(1, 1, 1))
+    assert noise.name
 
 
 @pytest.mark.parametrize("sampler", ["exact", "fast"])
@@ -65,17 +76,6 @@ def test_samplers_draw_from_these_probabilities(name, sampler):
     assert chisquare(*both).pvalue > LEVEL
     # With a fifth more noise in each cell it would not.
     assert chisquare(both[0], np.append(expected * 0.8, DRAWS - expected.sum() * 0.8)).pvalue < LEVEL
-
-
-@pytest.mark.parametrize("name", NOISES)
-def test_a_ratio_is_that_of_the_probabilities(name):
-    noise, cells = NOISES[name]
-    lists, _ = listed(noise, cells, 3)
-    rng = np.random.default_rng(3)
-    first, second = rng.choice(lists, (2, 50))
-    with np.errstate(invalid="ignore"):
-        wanted = noise.log_probability(first) - noise.log_probability(second)
-    np.testing.assert_allclose(noise.log_ratio(first, second), wanted, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["geometric", "gaussian", "binomial"])
@@ -111,17 +111,6 @@ def test_what_a_list_leaves_out_is_lost():
         Short().curves(2, 1, 1)
     with pytest.raises(ArgumentError, match="too wide"):
         ListedCurves(DiscreteGaussian(100.0), 2).delta(0.3)
-
-
-@pytest.mark.parametrize("name", NOISES)
-def test_a_noise_is_equal_to_another_of_the_same_numbers(name):
-    noise, _ = NOISES[name]
-    again = pickle.loads(pickle.dumps(noise)) if name != "binomial" else Binomial(10)
-    assert again == noise
-    assert hash(again) == hash(noise)
-    assert noise.curves(1, 1, 1) == again.curves(1, 1, 1)
-    assert hash(noise.curves(1, 1, 1)) == hash(again.curves(1, 1, 1))
-    assert noise.name
 
 
 def test_scales_that_no_double_holds_are_refused():

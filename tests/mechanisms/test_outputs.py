@@ -118,11 +118,3 @@ def test_rows_of_an_urn_have_the_factors_of_the_whole_table():
     assert np.ptp(many) > 1
     with pytest.raises(ArgumentError, match="not on the grid"):
         mechanism.row_likelihoods(output + [0.001, -0.001, 0], steps=50)
-
-
-def test_noise_says_nothing_of_a_total_and_each_row_has_its_own_numbers():
-    mechanism = GeometricMechanism(np.ones((2, 2)), 2.0)
-    first, second = mechanism.row_likelihoods(np.array([[3.0, 4.0], [9.0, -1.0]]))
-    assert first.total_loglik(np.arange(4.0)).tolist() == [0, 0, 0, 0]
-    assert first.cell_loglik(np.array(3.0), np.array(0)) == second.cell_loglik(np.array(9.0), np.array(0))
-    assert second.cell_loglik(np.array(1.0), np.array(1)) < second.cell_loglik(np.array(0.0), np.array(1))

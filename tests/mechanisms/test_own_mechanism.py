@@ -1,6 +1,5 @@
 """A mechanism of one's own is one class: it is planned, released, reported, audited, compared and read back."""
 
-import itertools
 import math
 import runpy
 from pathlib import Path
@@ -39,27 +38,12 @@ def calibrated():
     return BinomialMechanism.for_guarantee(TARGET, prior=np.ones(4))
 
 
-def test_it_is_one_file_of_less_than_80_lines():
-    assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) < 80
-
-
 def test_it_is_calibrated_to_the_last_coin(calibrated):
     """Its curve is that of all neighbours in test_contract.py."""
     assert calibrated.satisfies(TARGET)
     assert not BinomialMechanism(np.ones(4), calibrated.coins - 2).satisfies(TARGET)
     assert calibrated.pure_epsilon == math.inf
-
-
-def test_its_sampler_has_the_distribution_of_its_likelihood():
-    mechanism, x = BinomialMechanism(np.ones(2), 4), np.array([3.0, 1.0])
-    outputs = np.array(list(itertools.product(range(1, 6), range(-1, 4))), dtype=float)
-    distribution = np.exp(mechanism.log_likelihood(outputs, x))
-    assert distribution.sum() == pytest.approx(1, rel=1e-12)
-    for sampler in ("exact", "fast"):
-        drawn = mechanism.releases(x, 20_000, sampler=sampler, random_seed=5)
-        seen = np.array([np.all(drawn == output, axis=1).sum() for output in outputs])
-        assert seen.sum() == 20_000
-        assert np.all(np.abs(seen - 20_000 * distribution) < 6 * np.sqrt(20_000 * distribution))
+    assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) < 80
 
 
 def test_a_model_is_planned_released_reported_and_read_back(tmp_path):
@@ -84,7 +68,7 @@ def test_an_audit_refutes_what_is_false_and_nothing_else(calibrated):
 
 
 def test_it_is_compared_with_the_others_and_may_be_chosen():
-    comparison = dirdp.compare(TARGET, prior=np.ones(4), n_records=592, simulations=50)
+    comparison = dirdp.compare(TARGET, prior=np.ones(4), n_records=592, simulations=10)
     assert {"Binomial, clip", "Geometric, clip"} <= {score.mechanism for score in comparison.scores}
     plan = dirdp.plan(TARGET, model(), mechanism="auto")
     assert "binomial" in dict(plan.parts[0].choice.expected_kl)

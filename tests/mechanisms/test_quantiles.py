@@ -89,18 +89,7 @@ def test_no_neighbours_lose_more_than_the_curves(name):
 
 @pytest.mark.parametrize(
     ("bins", "records", "sizes"),
-    [
-        (2, 1, 6),
-        (3, 1, 8),
-        (4, 1, 8),
-        (5, 1, 10),
-        (7, 1, 9),
-        (20, 1, 20),
-        (3, 2, 8),
-        (5, 2, 10),
-        (10, 2, 20),
-        (8, 3, 9),
-    ],
+    [(2, 1, 6), (5, 1, 8), (20, 1, 20), (3, 2, 8), (10, 2, 20), (8, 3, 9)],
 )
 def test_no_record_is_the_worst_for_edges_on_both_sides(bins, records, sizes):
     """The widths of all edges together, in integers, for all data sets and all records that are added to them."""
@@ -124,8 +113,8 @@ def test_no_record_is_the_worst_for_edges_on_both_sides(bins, records, sizes):
         assert np.max(list(found), axis=0).tolist() == [2 * records * max(j, bins - j) for j in range(1, bins)]
 
 
-@pytest.mark.parametrize(("bins", "share"), [(2, 1.0), (3, 0.875), (4, 0.875), (5, 0.857), (20, 0.839)])
-@pytest.mark.parametrize("records", [1, 2, 5])
+@pytest.mark.parametrize(("bins", "share"), [(2, 1.0), (3, 0.875), (20, 0.839)])
+@pytest.mark.parametrize("records", [1, 5])
 def test_what_the_edges_cost_together(bins, share, records):
     """A share of `2 max(q, 1 - q)` for each edge and record."""
     mechanism = QuantilesMechanism(bins, n_candidates=9, scale=16.0, adjacency="add-remove", contribution=records)
@@ -145,7 +134,7 @@ def test_what_the_edges_cost_together(bins, share, records):
 def test_the_distribution_is_the_one_of_the_definition():
     rng = np.random.default_rng(1)
     for mechanism in CASES.values():
-        for n in (0, 1, 7, 30):
+        for n in (0, 1, 30):
             data = rng.integers(0, mechanism.n_candidates + 1, n)
             assert edge_distributions(mechanism, data) == pytest.approx(
                 printed_distribution(mechanism, list(data)), abs=1e-9
@@ -166,28 +155,9 @@ def test_what_is_drawn_is_that_distribution(monkeypatch):
     assert logs == pytest.approx(edge_distributions(mechanism, [0] * 4 + [2] * 9))
 
 
-def test_draws_have_the_frequencies_of_the_distribution():
-    mechanism, data = QuantilesMechanism(2, n_candidates=4, scale=1.5), [0, 0, 1, 2, 2, 3, 4]
-    distribution = np.exp(edge_distributions(mechanism, data))[0]
-    between = np.bincount(data, minlength=5)
-    rng = np.random.default_rng(3)
-    n = 4000
-    found = np.bincount([mechanism.release(between, random_seed=rng)[0] for _ in range(n)], minlength=4)
-    # 1e-6 of chi-square with three degrees of freedom is beyond 31; a scale of twice the size is far outside.
-    assert np.sum((found - n * distribution) ** 2 / (n * distribution)) < 31
-    other = np.exp(edge_distributions(QuantilesMechanism(2, n_candidates=4, scale=3.0), data))[0]
-    assert np.sum((found - n * other) ** 2 / (n * other)) > 60
-
-
 @pytest.mark.parametrize(
     "guarantee",
-    [
-        dirdp.PureDP(epsilon=1.0),
-        dirdp.ZeroCDP(rho=0.1),
-        dirdp.RenyiDP(order=5, epsilon=0.1),
-        dirdp.TruncatedCDP(rho=0.01, omega=20),
-        dirdp.ApproxDP(epsilon=1.0, delta=1e-6),
-    ],
+    [dirdp.PureDP(epsilon=1.0), dirdp.ZeroCDP(rho=0.1), dirdp.ApproxDP(epsilon=1.0, delta=1e-6)],
 )
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_every_kind_of_guarantee_is_used_up(guarantee, adjacency):
@@ -197,16 +167,6 @@ def test_every_kind_of_guarantee_is_used_up(guarantee, adjacency):
     assert not stronger.satisfies(guarantee)
     # A record that is added or removed costs less, and at half of the edges half of it.
     assert mechanism.scale <= QuantilesMechanism.for_guarantee(guarantee, n_bins=10, n_candidates=50).scale
-
-
-def test_the_losses_of_the_edges_are_composed():
-    mechanism = QuantilesMechanism(4, n_candidates=9, scale=8.0)
-    assert mechanism.pure_epsilon == pytest.approx(3 * 2 / 8)
-    assert mechanism.renyi(7) == pytest.approx(3 * BoundedRange(0.25).renyi(7))
-    assert QuantilesMechanism(4, n_candidates=9, scale=8.0, contribution=3).pure_epsilon == pytest.approx(9 * 2 / 8)
-    # Shares of 1/4, 1/2 and 3/4.
-    added = QuantilesMechanism(4, n_candidates=9, scale=8.0, adjacency="add-remove")
-    assert added.pure_epsilon == pytest.approx((1.5 + 1 + 1) / 8)
 
 
 def test_edges_are_near_the_quantiles():
@@ -222,11 +182,6 @@ def test_edges_are_near_the_quantiles():
     # The grid itself misses by 45 records at most: half of a step where the density is largest, with its noise.
     assert np.all(missed < mechanism.scale * (math.log(801) + 20) + 60)
     assert np.all(missed < 400)
-
-
-def test_no_record_and_one_candidate():
-    assert QuantilesMechanism(3, n_candidates=1, scale=1.0).release([0, 0]) == (0,)
-    assert len(QuantilesMechanism(3, n_candidates=5, scale=1.0).release([0] * 6)) <= 2
 
 
 @pytest.mark.parametrize(
@@ -248,14 +203,13 @@ def test_odd_arguments(wrong, said):
         QuantilesMechanism(**{"n_bins": 3, "n_candidates": 4, "scale": 1.0} | wrong)
 
 
-def test_counts_of_another_shape_are_refused_without_a_count():
+def test_what_is_refused_and_what_has_one_answer():
+    assert QuantilesMechanism(3, n_candidates=1, scale=1.0).release([0, 0]) == (0,)
     mechanism = QuantilesMechanism(3, n_candidates=2, scale=1.0)
+    assert len(mechanism.release([0] * 3)) <= 2
     for wrong in ([7, 8], [[7, 8, 9]], [7.0, 8.0, 9.0]):
         with pytest.raises(DataError, match="Expected 3 integers") as caught:
             mechanism.release(wrong)
         assert not {"7", "8", "9"} & set(str(caught.value))
-
-
-def test_a_guarantee_that_nothing_keeps():
     with pytest.raises(UnattainableError, match="No scale satisfies"):
         QuantilesMechanism.for_guarantee(dirdp.PureDP(epsilon=1e-25), n_bins=3, n_candidates=4)

@@ -10,7 +10,7 @@ import pytest
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.balls import Ball, JointBalls
 
-BALLS = [Ball(2, True), Ball(3, True), Ball(4, True), Ball(5, True), Ball(1, False), Ball(2, False), Ball(4, False)]
+BALLS = [Ball(2, True), Ball(3, True), Ball(5, True), Ball(1, False), Ball(4, False)]
 
 
 def norm(z, ball):
@@ -57,7 +57,7 @@ def test_logarithms_and_limits_of_large_radii(ball):
 
 @pytest.mark.parametrize(
     ("cells", "records", "scale"),
-    [((2, 3), (1, 1), 0.8), ((2, 2), (2, 3), 0.4), ((3, 2), (4, 4), 0.2), ((2, 2, 2), (1, 2, 6), 0.3)],
+    [((2, 3), (1, 1), 0.8), ((2, 2, 2), (1, 2, 6), 0.3)],
 )
 @pytest.mark.parametrize("zero_sum", [True, False])
 def test_the_mixture_over_the_radius_is_the_weight_of_the_norm(cells, records, scale, zero_sum):

@@ -11,7 +11,7 @@ def low_rank(n, rank, size, seed=0):
     return np.eye(n) + a @ a.T
 
 
-@pytest.mark.parametrize(("n", "rank", "size"), [(1, 1, 1.0), (30, 5, 1e3), (300, 40, 300.0), (200, 200, 30.0)])
+@pytest.mark.parametrize(("n", "rank", "size"), [(1, 1, 1.0), (30, 5, 1e3), (200, 200, 30.0)])
 def test_a_quadratic_is_minimised(n, rank, size):
     matrix = low_rank(n, rank, size)
     b = np.random.default_rng(1).normal(size=n)
@@ -59,17 +59,7 @@ def test_sums_of_the_diagonal_of_the_inverse_are_those_of_linear_algebra(n, rank
     assert found.sum() == pytest.approx(exact.sum(), rel=0.08)
     # The first half of the coordinates alone is found, too.
     assert found[: n // 2 + 1].sum() == pytest.approx(exact[: n // 2 + 1].sum(), rel=0.15)
-
-
-def test_the_inverse_of_the_identity_is_exact():
     np.testing.assert_allclose(inverse_diagonal(lambda v: v, 7), 1, rtol=1e-12)
-
-
-def test_solutions_are_those_of_linear_algebra():
-    rng = np.random.default_rng(0)
-    root = rng.normal(size=(30, 12))
-    matrix = np.eye(30) + root @ root.T
-    right = rng.normal(size=(5, 30))
-    found = solve(lambda v: v @ matrix, right)
+    right = np.random.default_rng(0).normal(size=(5, n))
     expected = np.linalg.solve(matrix, right.T).T
-    assert np.linalg.norm(found - expected) < 0.03 * np.linalg.norm(expected)
+    assert np.linalg.norm(solve(lambda v: v @ matrix, right) - expected) < 0.03 * np.linalg.norm(expected)

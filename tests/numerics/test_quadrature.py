@@ -12,37 +12,23 @@ from pymc_dirdp.numerics.quadrature import _log_gamma_ratio, graded_breaks, inte
 BREAKS = np.array([-1.0, 0.2, 0.5, 3.0])
 
 
-@pytest.mark.parametrize("degree", [0, 1, 13, 27])
-def test_polynomials_up_to_degree_27_are_exact(degree):
+@pytest.mark.parametrize("degree", [0, 13, 27])
+def test_polynomials_up_to_degree_27_are_exact_and_no_others(degree):
     powers = BREAKS ** (degree + 1) / (degree + 1)
     panels = [integrate(lambda x: x**degree, BREAKS[i : i + 2]) for i in range(3)]
     np.testing.assert_allclose(panels, np.diff(powers), rtol=1e-13, atol=1e-16)
-    assert integrate(lambda x: x**degree, BREAKS) == pytest.approx(powers[-1] - powers[0], rel=1e-13)
-
-
-def test_degree_28_is_not():
-    """The rule has 14 nodes and no more: a test above that passes for any function would show nothing."""
+    points, weights = nodes(BREAKS)
+    assert np.all(np.diff(points) > 0)
+    assert np.all(weights > 0)
+    for found in (integrate(lambda x: x**degree, BREAKS), points**degree @ weights):
+        assert found == pytest.approx(powers[-1] - powers[0], rel=1e-13)
+    # The rule has 14 nodes and no more: a test that passes for any function would show nothing.
     one_panel = np.array([-1.0, 3.0])
     assert integrate(lambda x: x**28, one_panel) != pytest.approx((3.0**29 + 1) / 29, rel=1e-13)
 
 
-def test_the_function_is_called_once_with_a_row_for_each_panel():
-    shapes = []
-    integrate(lambda x: shapes.append(x.shape) or x, BREAKS)
-    assert shapes == [(3, 14)]
-
-
-def test_nodes_and_weights_are_those_of_the_integral():
-    points, weights = nodes(BREAKS)
-    assert points.shape == weights.shape == (3 * 14,)
-    assert np.all(np.diff(points) > 0)
-    assert np.all(weights > 0)
-    assert np.exp(points) @ weights == pytest.approx(integrate(np.exp, BREAKS), rel=1e-15)
-    assert np.exp(points) @ weights == pytest.approx(math.exp(3) - math.exp(-1), rel=1e-14)
-
-
-@pytest.mark.parametrize("gap", [1e-150, 1e-8, 0.3, 1.0, 1e6])
-@pytest.mark.parametrize("length", [1e-200, 1e-9, 0.3, 1.0, 1e5])
+@pytest.mark.parametrize("gap", [1e-150, 1e-8, 0.3, 1e6])
+@pytest.mark.parametrize("length", [1e-200, 0.3, 1e5])
 def test_panels_are_no_longer_than_their_distance_from_the_singularity(gap, length):
     breaks = graded_breaks(gap, length)
     assert breaks[0] == 0

@@ -26,11 +26,6 @@ def test_ends_on_the_safe_side_and_close(safe, unsafe, root, steep):
     assert found == pytest.approx(root, rel=1e-10)
 
 
-def test_a_jump_to_infinity_is_no_obstacle():
-    found = safe_root(lambda x: -1.0 if x <= 2 else math.inf, safe=1.0, unsafe=5.0)
-    assert 2 * (1 - 1e-9) < found <= 2
-
-
 @pytest.mark.parametrize(("safe", "unsafe"), [(1e-299, 1e-298), (1e-298, 1e-299), (1e299, 1e298)])
 def test_safe_root_is_as_close_where_products_are_no_doubles(safe, unsafe):
     """The last step towards the safe end asks on which side of it a point is."""
@@ -61,13 +56,6 @@ def test_the_sign_of_the_excess_is_the_comparison(loss, allowed):
     assert log_ratio_to_budget(math.nextafter(allowed, math.inf), allowed) > 0
 
 
-def test_least_epsilon_of_a_known_curve():
-    epsilon = least_epsilon(lambda e: math.exp(-3 * e), 1e-6)
-    assert math.exp(-3 * epsilon) <= 1e-6
-    assert epsilon == pytest.approx(math.log(1e6) / 3, rel=1e-9)
-    assert least_epsilon(lambda e: 1e-7, 1e-6) == 0.0
-
-
 @pytest.mark.parametrize("delta", [0.3, 1e-6, 1e-250])
 @pytest.mark.parametrize("scale", [1e-5, 1.0, 1e4])
 def test_least_epsilon_at_every_scale(delta, scale):
@@ -76,18 +64,9 @@ def test_least_epsilon_at_every_scale(delta, scale):
 
     epsilon = least_epsilon(curve, delta)
     assert curve(epsilon) <= delta < curve(epsilon * (1 - 1e-8))
-
-
-def test_least_epsilon_of_a_curve_that_falls_to_zero_in_a_jump():
-    epsilon = least_epsilon(lambda e: 0.1 if e < 0.25 else 0.0, 1e-3)
-    assert 0.25 <= epsilon < 0.25 * (1 + 1e-8)
-
-
-@pytest.mark.parametrize("root", [1e-9, 0.4, 1.0, 3.7, 1e12])
-def test_largest_safe_needs_no_bracket(root):
-    found = largest_satisfying(lambda x: x - root)
-    assert found <= root
-    assert found == pytest.approx(root, rel=1e-10)
+    assert least_epsilon(lambda e: delta / 2, delta) == 0.0
+    jump = least_epsilon(lambda e: 1.0 if e < 0.25 * scale else 0.0, delta)
+    assert 0.25 * scale <= jump < 0.25 * scale * (1 + 1e-8)
 
 
 @pytest.mark.parametrize(("safe", "unsafe"), [(1.0, 5.0), (5.0, 1.0)])
@@ -123,17 +102,19 @@ def test_excess_is_the_log_of_the_ratio():
     assert log_ratio_to_budget(0.0, 0.0) == -math.inf
 
 
-@pytest.mark.parametrize("factor", [2.0, 4.0, 0.5, 0.25])
-@pytest.mark.parametrize("root", [3e-7, 0.3, 0.9999, 1.0, 1.0001, 5.5, 7e8])
+@pytest.mark.parametrize("factor", [2.0, 4.0, 0.25])
+@pytest.mark.parametrize("root", [3e-7, 0.9999, 1.0, 5.5, 7e8])
 def test_a_bracket_holds_the_root_from_either_side(root, factor):
     """The guarantee holds below the root where the factor is above 1, and above it otherwise."""
     sign = 1 if factor > 1 else -1
     safe, unsafe = bracket(lambda x: sign * (x - root), factor=factor)
     assert sign * (safe - root) <= 0 < sign * (unsafe - root)
     assert max(safe, unsafe) / min(safe, unsafe) == max(factor, 1 / factor)
-    found = last_safe(lambda x: sign * (x - root), factor=factor)
-    assert sign * (found - root) <= 0
-    assert found == pytest.approx(root, rel=1e-10)
+    searches = [last_safe(lambda x: sign * (x - root), factor=factor)]
+    searches += [largest_satisfying(lambda x: x - root)] if factor > 1 else []
+    for found in searches:
+        assert sign * (found - root) <= 0
+        assert found == pytest.approx(root, rel=1e-10)
 
 
 @pytest.mark.parametrize(("factor", "beyond", "opposite"), [(4.0, math.inf, 0.0), (0.25, 0.0, math.inf)])

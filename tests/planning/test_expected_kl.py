@@ -5,12 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
 from scipy.special import polygamma
 
 from pymc_dirdp.curator.realised import by_size, frequencies
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.numerics.quadrature import count_distribution
 from pymc_dirdp.planning.draw_error import expected_kl
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL, dirichlet_kl_rows
 
@@ -40,19 +38,6 @@ def test_dirichlet_kl_of_equal_distributions_is_zero_and_of_near_ones_does_not_c
     step = 1e-7
     expected = step**2 / 2 * (polygamma(1, 3.0) - polygamma(1, 8.0))
     assert dirichlet_kl_rows(u, u + [step, 0]) == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("n", "a", "b"), [(3, 1, 1), (300, 0.5, 1.5), (5000, 0.01, 3), (20_000, 50, 150), (3000, 1e4, 2)]
-)
-def test_the_distribution_of_a_count_is_beta_binomial(n, a, b):
-    distribution = count_distribution(np.array([a, b]), n)
-    k = np.arange(n + 1)
-    weights = stats.betabinom(n, a, b).pmf(k)
-    first = distribution.priors == a if a != b else np.ones(distribution.priors.shape, dtype=bool)
-    for f in (lambda x: x, lambda x: np.log(x + 0.3), lambda x: 1 / (x + 1)):
-        expected = (weights / weights.sum()) @ f(k) * (1 if a != b else 2)
-        assert distribution.weights[first] @ f(distribution.counts[first]) == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,7 @@ is enumerated by their answers, whose probabilities are those of the primitives.
 on both sides of each limit.
 """
 
-import heapq
-import itertools
 import math
-from collections import defaultdict
 from fractions import Fraction
 
 import numpy as np
@@ -19,38 +16,22 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.numerics.balls import Ball
 from pymc_dirdp.sampling import bits as bits_module
 from pymc_dirdp.sampling import compiled_urn, geometric
-from pymc_dirdp.sampling.bits import Bits, chosen, exponential_coin
+from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.compiled_urn import _add_up, _before_a_bar, _below, _category, _share_out, _under, _urns, _wait
 from pymc_dirdp.sampling.exact import _in_python
-
-LEFT = Fraction(1, 100)
-
-
-class OutOfChoicesError(Exception):
-    """The choices that were made before do not suffice. Holds the probabilities of the next one."""
+from tests.oracles import Tape, agrees, dirichlet_multinomial, distribution
 
 
-class Tape(Bits):
-    """Choices in place of random bits."""
+class Bytes(Tape):
+    """The same as an array of words, each of which is read once, in order. The second time it would not be random."""
 
     def __init__(self, choices):
-        super().__init__(0)
-        self._choices, self.read = list(choices), 0
-        self.size = 2**40  # As a source of bytes, it has no end.
-
-    def choose(self, probabilities):
-        if not self._choices:
-            raise OutOfChoicesError(probabilities)
-        return self._choices.pop(0)
-
-    def uniform(self, n):
-        return self.choose([Fraction(1, n)] * n)
-
-    def coin(self, p):
-        return self.choose([1 - p, p]) == 1
+        super().__init__(choices)
+        # As a source of bytes, it has no end.
+        self.read, self.size = 0, 2**40
 
     def after(self, place):
-        """The next place; each is read once, in order. A byte that is read twice is not random the second time."""
+        """The next place."""
         assert place == self.read
         self.read += 1
         return self.read
@@ -74,32 +55,6 @@ def answer_of(function, tape, *numbers):
     value, end = function(tape, 0, *numbers)
     assert end == tape.read
     return value
-
-
-def distribution(run, tape=Tape, left=LEFT):
-    """The probability of each answer of `run(tape)`, and what is left in branches that were not followed."""
-    heap, order, found, undecided = [(-Fraction(1), 0, ())], itertools.count(1), defaultdict(Fraction), Fraction(1)
-    while heap and undecided > left:
-        minus, _, choices = heapq.heappop(heap)
-        try:
-            answer = run(tape(choices))
-        except OutOfChoicesError as more:
-            for choice, p in enumerate(*more.args):
-                if p:
-                    heapq.heappush(heap, (minus * p, next(order), (*choices, choice)))
-        else:
-            found[answer] -= minus
-            undecided += minus
-    return found, undecided
-
-
-def agrees(run, exact, tape=Tape, left=LEFT):
-    """Whether the enumerated probabilities can be the exact ones: each lies within what was not followed, above it."""
-    found, undecided = distribution(run, tape, left)
-    assert undecided <= left
-    return all(found[answer] <= p <= found[answer] + undecided for answer, p in exact.items()) and (
-        set(found) <= set(exact)
-    )
 
 
 @pytest.fixture
@@ -131,9 +86,9 @@ widths = pytest.mark.parametrize("width", [1, 2, 3], indirect=True)
 def test_a_number_below_a_limit(width):
     """Limits on both sides of every power of the word: where the bytes read ahead were three, this failed above it."""
     powers = [2 ** (width * i) for i in range(1, 6)]
-    for limit in sorted({1, 2, 3, 5, 7, *(p + e for p in powers if p <= 64 for e in (-1, 0, 1))} - {0}):
+    for limit in sorted({1, 2, 5, *(p + e for p in powers if p <= 64 for e in (-1, 0, 1))} - {0}):
         exact = dict.fromkeys(range(limit), Fraction(1, limit))
-        assert agrees(lambda tape, limit=limit: answer_of(_below, tape, limit), exact)
+        assert agrees(lambda tape, limit=limit: answer_of(_below, tape, limit), exact, Bytes)
         # One round of words: what it accepts has equal probabilities, and all else starts again.
         round_of_words = Fraction(2 ** (limit - 1).bit_length() - limit, 2 ** (limit - 1).bit_length())
         found, _ = distribution(lambda tape, limit=limit: tape.uniform(limit), Words, round_of_words)
@@ -142,32 +97,17 @@ def test_a_number_below_a_limit(width):
         if limit > 1:
             wrong = exact | {0: Fraction(3, 2 * limit)}
             assert not agrees(
-                lambda tape, limit=limit: answer_of(_below, tape, limit), wrong, left=Fraction(1, 8 * limit)
+                lambda tape, limit=limit: answer_of(_below, tape, limit), wrong, Bytes, left=Fraction(1, 8 * limit)
             )
 
 
 @widths
 def test_a_coin_with_the_probability_of_a_ratio(width):
-    for whole in (1, 2, 3, 5, 8, 9, 64, 65):
+    for whole in (1, 3, 8, 9, 65):
         for part in {0, 1, whole // 2, whole - 1, whole}:
             p = Fraction(part, whole)
             exact = {answer: q for answer, q in ((True, p), (False, 1 - p)) if q}
-            assert agrees(lambda tape, part=part, whole=whole: answer_of(_under, tape, part, whole), exact)
-
-
-@pytest.mark.parametrize(("a", "b", "c", "d"), [(0, 1, 1, 1), (1, 1, 1, 1), (2, 3, 1, 1), (1, 2, 3, 4)])
-def test_a_coin_with_the_probability_of_an_exponential(a, b, c, d):
-    found, left = distribution(lambda tape: exponential_coin(tape.uniform, a, b, c, d), left=Fraction(1, 10**3))
-    p = math.exp(-a * c / (b * d))
-    assert float(found[True]) - 1e-12 <= p <= float(found[True] + left) + 1e-12
-
-
-def test_a_choice_by_its_score():
-    scores, scale = [0, 3, 2], Fraction(2)
-    found, left = distribution(lambda tape: chosen(scores, scale, tape), left=Fraction(1, 20))
-    weights = np.exp(np.array(scores) / float(scale))
-    for position, p in enumerate(weights / weights.sum()):
-        assert float(found[position]) <= p <= float(found[position] + left)
+            assert agrees(lambda tape, part=part, whole=whole: answer_of(_under, tape, part, whole), exact, Bytes)
 
 
 def waiting(atoms, cells, most):
@@ -178,12 +118,12 @@ def waiting(atoms, cells, most):
 
 
 @pytest.mark.usefixtures("primitives")
-@pytest.mark.parametrize(("atoms", "cells", "most"), [(1, 1, 3), (2, 1, 4), (3, 1, 5), (9, 2, 6), (5, 2, 3)])
+@pytest.mark.parametrize(("atoms", "cells", "most"), [(1, 1, 3), (3, 1, 5), (9, 2, 6)])
 def test_steps_to_a_new_record(atoms, cells, most):
     """One by one (few atoms) and in windows (more atoms than the square of the cells)."""
     exact = waiting(atoms, cells, most)
-    assert agrees(lambda tape: answer_of(_wait, tape, atoms, cells, most), exact)
-    assert not agrees(lambda tape: answer_of(_wait, tape, atoms, cells, most), waiting(atoms + 1, cells, most))
+    assert agrees(lambda tape: answer_of(_wait, tape, atoms, cells, most), exact, Bytes)
+    assert not agrees(lambda tape: answer_of(_wait, tape, atoms, cells, most), waiting(atoms + 1, cells, most), Bytes)
 
 
 @pytest.mark.usefixtures("primitives")
@@ -192,7 +132,7 @@ def test_stars_before_the_first_of_some_bars(stars, bars):
     """At `bars**2` stars the way changes; the number is Beta-binomial."""
     ways = math.comb(stars + bars, bars)
     exact = {k: Fraction(math.comb(stars - k + bars - 1, bars - 1), ways) for k in range(stars + 1)}
-    assert agrees(lambda tape: answer_of(_before_a_bar, tape, stars, bars), exact)
+    assert agrees(lambda tape: answer_of(_before_a_bar, tape, stars, bars), exact, Bytes)
 
 
 @pytest.mark.usefixtures("primitives")
@@ -203,7 +143,7 @@ def test_stars_between_atoms():
         return tuple(atoms.tolist())
 
     # Three stars among three atoms: ten ways, of which k + 1 give k stars to the first two atoms.
-    assert agrees(run, {(k, 0, 3 - k): Fraction(k + 1, 10) for k in range(4)})
+    assert agrees(run, {(k, 0, 3 - k): Fraction(k + 1, 10) for k in range(4)}, Bytes)
 
 
 @widths
@@ -220,23 +160,7 @@ def test_a_category_by_its_weight(width):
         places = (int(sums[-1, first]) + 1) * base ** (size - first)
         exact = {k: Fraction(w, places) for k, w in enumerate(whole) if w}
         exact |= {-1: 1 - sum(exact.values())} if sum(whole) < places else {}
-        assert agrees(lambda tape, sums=sums, first=first: answer_of(_category, tape, sums, first), exact)
-
-
-def dirichlet_multinomial(weights, base, steps):
-    """The probability of each table, as a fraction; the weights are over the base."""
-    u, exact = [Fraction(w, base) for w in weights], {}
-
-    def rising(x, n):
-        return math.prod((x + i for i in range(n)), start=Fraction(1))
-
-    for table in itertools.product(range(steps + 1), repeat=len(u)):
-        if sum(table) == steps:
-            ways = math.factorial(steps) / math.prod(map(Fraction, map(math.factorial, table)))
-            p = ways * math.prod(rising(a, n) for a, n in zip(u, table, strict=True)) / rising(sum(u), steps)
-            if p:
-                exact[table] = p
-    return exact
+        assert agrees(lambda tape, sums=sums, first=first: answer_of(_category, tape, sums, first), exact, Bytes)
 
 
 @pytest.mark.usefixtures("primitives")
@@ -260,17 +184,17 @@ def test_the_urn(width, urn):
             counts = _in_python(cumulative, -(-cumulative[-1] >> width), width, steps, tape)
             return tuple(counts.tolist())
 
-        run = jumps if urn == "jumps" else walk
-        assert agrees(run, dirichlet_multinomial(weights, base, steps), left=Fraction(1, 10))
-        wrong = dirichlet_multinomial([w + base if i == 0 else w for i, w in enumerate(weights)], base, steps)
-        assert not agrees(run, wrong, left=Fraction(1, 10))
+        run, parameters = jumps if urn == "jumps" else walk, [Fraction(w, base) for w in weights]
+        assert agrees(run, dirichlet_multinomial(parameters, steps), Bytes, Fraction(1, 10))
+        parameters[0] += 1
+        assert not agrees(run, dirichlet_multinomial(parameters, steps), Bytes, Fraction(1, 10))
 
 
-@pytest.mark.parametrize(("weights", "steps"), [([700, 300], 12), ([5, 3, 900], 30), ([2, 1], 9), ([512, 3], 200)])
+@pytest.mark.parametrize(("weights", "steps"), [([5, 3, 900], 30), ([2, 1], 9), ([512, 3], 200)])
 def test_an_urn_reads_each_byte_once(weights, steps):
     """In order, whichever of its parts reads it. Of several urns each starts behind the bytes of the one before."""
 
-    class Drawn(Tape):
+    class Drawn(Bytes):
         def choose(self, probabilities):
             return int(rng.integers(len(probabilities)))
 
@@ -316,40 +240,10 @@ def test_the_radius_of_joint_noise(blocks, monkeypatch):
     assert rates == {1 / Fraction(3 * unit) - geometric._tangent(Fraction(3), blocks)[1]}
 
 
-LIMITS = [2**k + e for k in (8, 16, 24) for e in (-1, 0, 1, 2)] + [2**24 * 3, 2**26, 2**29, 2**30 - 1, 2**32 + 1]
-
-
-@pytest.mark.parametrize("limit", LIMITS)
-@pytest.mark.parametrize("primitive", ["compiled", "python", "arrays"])
-def test_numbers_on_both_sides_of_the_real_limits(limit, primitive):
-    """The last bits, and the place within the range, are uniform. Twice the weight of one last bit is rejected."""
-    size, rng = 4096, np.random.default_rng(limit)
-    if primitive == "compiled":
-        if limit > 2**30:
-            pytest.skip("an urn has no number above twice its steps")
-        data, at, drawn = np.frombuffer(rng.bytes(2**17), dtype=np.uint8), 0, []
-        for _ in range(size):
-            value, at = _below(data, at, limit)
-            drawn.append(value)
-        assert at < data.size
-    elif primitive == "python":
-        bits = Bits(rng)
-        drawn = [bits.uniform(limit) for _ in range(size)]
-    else:
-        drawn = Bits(rng).uniforms(np.full(size, limit)).tolist()
-    drawn = np.array(drawn)
-    assert drawn.max() < limit
-    assert chisquare(np.bincount(drawn * 16 // limit, minlength=16)).pvalue > 1e-6
-    if limit >= 2**16:
-        last = np.bincount(drawn % 8, minlength=8)
-        assert chisquare(last).pvalue > 1e-6
-        assert chisquare(last, np.array([2, 1, 1, 1, 1, 1, 1, 0.5]) * size / 8.5).pvalue < 1e-6
-
-
 def test_an_urn_of_many_steps_has_every_last_bit():
     """Counts modulo 4 were .12, .88, 0 and 0 for an empty table, and .065, .61, .32 and 0 for its neighbour."""
     mechanism = DirichletMechanism([1, 1], 1.0, adjacency="add-remove")
     for seed, counts in enumerate(([0, 0], [1, 0])):
-        y = mechanism.sample(counts, released_draws=400, steps=2**26, random_seed=seed)
+        y = mechanism.sample(counts, released_draws=200, steps=2**26, random_seed=seed)
         first = np.rint(((2 * 2**26 + 2) * np.asarray(y)[:, 0] - 1) / 2).astype(np.int64)
         assert chisquare(np.bincount(first % 4, minlength=4)).pvalue > 1e-6

@@ -8,7 +8,6 @@ import random
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
 
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.exact import urn
@@ -76,46 +75,16 @@ def test_only_what_is_not_below_its_limit_is_drawn_again():
     assert bits._spent == 7
 
 
-@pytest.mark.parametrize("limit", [3, 2**31 + 1, 2**32 + 1, 2**61 + 1, 2**62])
-def test_many_uniforms_are_uniform(limit):
-    """Chi-square over 16 equal parts; the threshold is 1e-6. Numbers below 0.9 of the limit are rejected."""
-    values = Bits(5).uniforms(np.full(40_000, limit))
-    assert 0 <= values.min() <= values.max() < limit
-    parts = min(limit, 16)
-
-    def p_value(drawn):
-        return chisquare(np.bincount([int(v) * parts // limit for v in drawn.tolist()], minlength=parts)).pvalue
-
-    assert p_value(values) > 1e-6
-    assert p_value(values * 9 // 10 if limit < 2**58 else values // 10 * 9) < 1e-6
-
-
-def test_two_sources_share_no_word():
-    assert set(take(Bits(), 1000)).isdisjoint(take(Bits(), 1000))
-
-
 @pytest.mark.parametrize("seed", [lambda: 7, lambda: np.random.SeedSequence(7), lambda: np.random.default_rng(7)])
 def test_a_seed_fixes_the_words(seed):
     words = take(Bits(seed()), 20_000)
     assert words == take(Bits(seed()), 20_000)
     assert len(set(words)) == len(words)
     assert words != take(Bits(8), 20_000)
-
-
-def test_every_bit_is_fair():
-    """Ones among 100,000 words at each of the 64 places: six standard deviations, so p is about 1e-7 for all."""
-    words = np.array(take(Bits(3), 100_000), dtype=np.uint64)
-    ones = np.array([np.count_nonzero(words & np.uint64(1 << place)) for place in range(64)])
-    assert np.all(np.abs(ones - 50_000) < 6 * np.sqrt(25_000))
-
-
-def test_words_stay_ahead_until_they_are_spent():
-    bits = Bits(5)
-    first = bits.ahead().copy()
-    assert np.array_equal(bits.ahead(), first)
-    bits.spend(2)
-    assert np.array_equal(bits.ahead(), first[2:])
-    assert not bits.ahead().flags.writeable
+    assert set(take(Bits(), 1000)).isdisjoint(take(Bits(), 1000))
+    # Ones at each of the 64 places: six standard deviations, so p is about 1e-7 for all.
+    ones = np.array([np.count_nonzero(np.array(words, dtype=np.uint64) & np.uint64(1 << place)) for place in range(64)])
+    assert np.all(np.abs(ones - 10_000) < 6 * np.sqrt(5_000))
 
 
 def test_no_second_hand_on_the_same_words():
@@ -177,12 +146,12 @@ def uniform_of(words, n):
     return value, bits._spent
 
 
-@pytest.mark.parametrize("n", range(1, 65))
-def test_each_number_has_as_many_words(n):
+def test_each_number_has_as_many_words():
     """All words of six bits: each number below n comes from as many of them, and all others are thrown away."""
-    values = [uniform_of([word << 58 | 12345], n)[0] for word in range(64)]
-    share = 64 >> (n - 1).bit_length()
-    assert sorted(v for v in values if v is not None) == sorted(list(range(n)) * share)
+    for n in range(1, 65):
+        values = [uniform_of([word << 58 | 12345], n)[0] for word in range(64)]
+        share = 64 >> (n - 1).bit_length()
+        assert sorted(v for v in values if v is not None) == sorted(list(range(n)) * share)
 
 
 @pytest.mark.parametrize("n", [2**63 + 1, 2**64 - 1, 2**64 + 1, 3 * 2**100, 10**90])
@@ -198,20 +167,6 @@ def test_the_first_number_that_is_none_is_thrown_away(n):
     assert uniform_of([*words_of(n), *words_of(5)], n) == (5, 2 * count)
 
 
-@pytest.mark.parametrize("n", [2**63, 2**63 + 1, 2**64 - 1, 2**64, 2**64 + 1, 2**65, 3 * 2**100, 2**128, 10**90])
-def test_numbers_of_several_words(n):
-    """The leading bits of the words written one behind the other, by another way of writing them."""
-    length = (n - 1).bit_length()
-    count = math.ceil(length / 64)
-    rng = random.Random(n)
-    for _ in range(50):
-        words = [rng.getrandbits(64) for _ in range(40 * count)]
-        groups = ["".join(f"{w:064b}" for w in words[i : i + count]) for i in range(0, len(words), count)]
-        candidates = [int(group[:length], 2) for group in groups]
-        first = next(i for i, candidate in enumerate(candidates) if candidate < n)
-        assert uniform_of(words, n) == (candidates[first], count * (first + 1))
-
-
 def test_the_ends_are_reached():
     for n in (2, 3, 2**40 + 1, 2**64, 2**70):
         count = math.ceil((n - 1).bit_length() / 64)
@@ -223,9 +178,9 @@ def test_the_ends_are_reached():
 
 def test_both_ways_of_taking_words_share_one_stream():
     """Words and numbers in turn, with blocks that are asked for in any size: each word comes once, in order."""
-    whole, mixed, seen = take(Bits(5), 40_000), Bits(5), []
+    whole, mixed, seen = take(Bits(5), 15_000), Bits(5), []
     rng = random.Random(1)
-    while len(seen) < 39_000:
+    while len(seen) < 14_000:
         if rng.random() < 0.5:
             seen += [mixed.uniform(2**64) for _ in range(rng.randrange(300))]
         else:

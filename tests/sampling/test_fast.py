@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from scipy.stats import beta, chi2_contingency, chisquare, fisher_exact, kstest
+from scipy.stats import beta, chi2_contingency, fisher_exact, kstest
 
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.sampling.fast import dirichlet, fast_dirichlet, on_public_grid
@@ -80,40 +80,19 @@ def differ(one, two):
     return chi2_contingency(table[:, table.sum(axis=0) > 20]).pvalue
 
 
-def grid(y, step):
-    whole = 2 * np.rint(y / step) + 1
-    return whole / whole.sum(axis=-1, keepdims=True)
-
-
-@pytest.mark.parametrize("parameters", [[0.11, 0.11], [0.75, 0.75], [1.0, 1.0], [1.1, 1.1]])
+@pytest.mark.parametrize("parameters", [[0.11, 0.11], [1.1, 1.1]])
 def test_two_ways_to_the_same_distribution_look_the_same_on_the_grid(parameters):
     """The two ways of 0.1.0 leave other last bits of the same distribution. On the grid of 2**-32 they do not."""
     rng, u = np.random.default_rng(5), np.array(parameters)
-    one, two = (old_dirichlet(u, 300_000, rng, small=small) for small in (False, True))
+    one, two = (old_dirichlet(u, 100_000, rng, small=small) for small in (False, True))
     first, second = (on_public_grid(y.copy()) for y in (one, two))
     patterns = [np.count_nonzero(unreachable(y.max(axis=-1))) for y in (one, two)]
     assert patterns[1] == 0
-    assert patterns[0] > 30_000
+    assert patterns[0] > 10_000
     assert differ(first, second) > 1e-6
+    assert parameters[0] > 1 or differ(one, two) < 1e-6
     on_grid = [np.count_nonzero(unreachable(y.max(axis=-1))) for y in (first, second)]
-    assert fisher_exact([on_grid, [300_000 - n for n in on_grid]]).pvalue > 1e-6
-
-
-def test_a_finer_grid_would_not_do():
-    """What the test above looks for is there at 2**-53, and in the plain draws."""
-    rng, u = np.random.default_rng(5), np.array([0.11, 0.11])
-    one, two = (old_dirichlet(u, 300_000, rng, small=small) for small in (False, True))
-    assert differ(one, two) < 1e-6
-    assert differ(grid(one, 2.0**-53), grid(two, 2.0**-53)) < 1e-6
-
-
-@pytest.mark.parametrize("parameters", [[0.3, 0.11], [0.75, 2.0], [30.0, 5.0]])
-def test_low_bits_of_the_grid_are_free(parameters):
-    """The low byte of the integer behind a component, where the distribution is flat over many of them."""
-    rng = np.random.default_rng(1)
-    y = dirichlet(np.array(parameters), 200_000, rng)[:, 0]
-    k = np.rint(y[(y > 0.02) & (y < 0.98)] * 2**32).astype(np.int64)
-    assert chisquare(np.bincount(k & 255, minlength=256)).pvalue > 1e-6
+    assert fisher_exact([on_grid, [100_000 - n for n in on_grid]]).pvalue > 1e-6
 
 
 def test_the_fast_draw_is_a_function_of_integers():
@@ -138,7 +117,7 @@ class Recorded(np.random.Generator):
         return super().random(size=size, **options)
 
 
-@pytest.mark.parametrize("least", [5e-324, 1e-300, 1e-17, 1e-3, 0.0999, 0.1, 0.75, 1.0, 3.0, 1e12])
+@pytest.mark.parametrize("least", [5e-324, 1e-17, 0.0999, 0.1, 1.0, 1e12])
 def test_one_way_for_all_parameters(least):
     """The same calls whatever the parameters: none of NumPy's other ways, which begin at a shape of 1, is taken."""
     rng = Recorded(np.random.PCG64(1))
@@ -147,33 +126,18 @@ def test_one_way_for_all_parameters(least):
     assert rng.asked == [("gamma", True, (6, 6)), ("uniform", (6, 6))]
     assert np.all(y > 0)
     np.testing.assert_allclose(y.sum(axis=-1), 1, rtol=1e-12)
-
-
-def test_above_one_a_draw_takes_no_logarithm():
-    """The lower bound of the parameters is public, and is passed by the mechanism from its prior alone."""
-    for least, asked in ((1.0, ["gamma"]), (0.5, ["gamma", "uniform"])):
-        rng = Recorded(np.random.PCG64(1))
-        rng.asked = []
-        prior, counts = np.array([least, 3.0]), np.array([40, 50])
-        DirichletMechanism(prior, 0.5).sample(counts, sampler="fast", random_seed=rng)
-        assert [what for what, *_ in rng.asked] == asked
-        assert rng.asked[0] == ("gamma", True, (1, 2))
-
-
-@pytest.mark.parametrize("parameters", [[1.0, 1.0, 1.5], [2.0, 7.0, 30.0]])
-def test_both_ways_have_the_distribution_of_the_parameters(parameters):
-    """Oracle: components of a Dirichlet draw are Beta variables. Another parameter by a tenth is noticed."""
-    u, n = np.array(parameters), 200_000
-    for least in (0.0, 1.0):
-        y = fast_dirichlet(u.copy(), n, np.random.default_rng(6), least=least)
-        for i in range(3):
-            distribution = beta(u[i], u.sum() - u[i])
-            assert kstest(y[:, i], distribution.cdf).pvalue > 1e-6
-            assert kstest(y[:, i], beta(1.1 * u[i], u.sum() - u[i]).cdf).pvalue < 1e-6
+    # The lower bound of the parameters is public, and is passed by the mechanism from its prior alone. Above 1 no
+    # logarithm is taken, and the draw has the same distribution.
+    u, n, rng.asked = np.array([max(least, 0.3), 3.0]), 20_000, []
+    draws = DirichletMechanism(u, 0.5).sample([0, 0], released_draws=n, sampler="fast", random_seed=rng)
+    assert {what for what, *_ in rng.asked} == ({"gamma", "uniform"} if least < 1 else {"gamma"})
+    if least < 2:
+        assert kstest(draws[:, 0], beta(*u).cdf).pvalue > 1e-6
+        assert kstest(draws[:, 0], beta(1.2 * u[0], u[1]).cdf).pvalue < 1e-6
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("shape", "draws"), [((700_000,), 1), ((100_000, 6), 1), ((300_000,), 2), ((3, 4), 60_000)])
+@pytest.mark.parametrize(("shape", "draws"), [((100_000, 6), 1), ((3, 4), 60_000)])
 @pytest.mark.parametrize("least", [0.0, 1.0])
 def test_a_seed_gives_the_same_draw_on_any_number_of_cores(shape, draws, least, monkeypatch):
     """Parts of the work have generators of their own, and no number comes twice."""
@@ -190,19 +154,6 @@ def test_a_seed_gives_the_same_draw_on_any_number_of_cores(shape, draws, least, 
     if not least:
         assert np.unique(drawn[0]).size > 0.999 * drawn[0].size
     assert np.all(u == 1.25)
-
-
-def test_parts_are_independent():
-    """A component of one draw against that of the next, which is drawn by another generator: |correlation| < 5/sqrt."""
-    y = dirichlet(np.full(2**18, 2.0), 4, np.random.default_rng(9))
-    found = np.corrcoef(y) - np.eye(4)
-    assert np.abs(found).max() < 5 / 2**9
-
-
-def test_the_error_of_a_thread_is_raised(monkeypatch):
-    monkeypatch.setattr("pymc_dirdp.sampling.fast.children", lambda rng, n: [None] * n)
-    with pytest.raises(AttributeError, match="standard_gamma"):
-        dirichlet(np.ones(2**19), 1, np.random.default_rng(1))
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.float64, np.float32, np.uint8])

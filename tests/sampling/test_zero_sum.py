@@ -9,9 +9,8 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
-from pymc_dirdp.sampling import geometric
+from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.geometric import (
     _accepted,
@@ -25,44 +24,7 @@ from pymc_dirdp.sampling.geometric import (
 LEVEL = 1e-6
 
 
-def distribution(cells, scale, reach):
-    found = {}
-    for some in itertools.product(range(-reach, reach + 1), repeat=cells - 1):
-        z = (*some, -sum(some))
-        found[z] = math.exp(-sum(map(abs, z)) / scale)
-    total = math.fsum(found.values())
-    return {z: weight / total for z, weight in found.items()}
-
-
-def p_value(draws, probabilities):
-    """Chi-square of outcomes with at least five expected draws, all others together."""
-    n, seen = len(draws), Counter(tuple(map(int, z)) for z in draws)
-    common = [z for z, p in probabilities.items() if n * p > 5]
-    pairs = [(seen[z], n * probabilities[z]) for z in common]
-    pairs.append((n - sum(s for s, _ in pairs), n - sum(e for _, e in pairs)))
-    return chi2.sf(sum((s - e) ** 2 / e for s, e in pairs), len(pairs) - 1)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("cells", "scale"), [(2, 1.5), (3, 0.7), (3, 2.0), (4, 1.3)])
-def test_the_distribution_is_that_of_the_weights(cells, scale):
-    probabilities = distribution(cells, scale, 24 if cells < 4 else 15)
-    wrong = distribution(cells, 1.15 * scale, 24 if cells < 4 else 15)
-    bits = Bits(5)
-    exact = [zero_sum_laplace(Fraction(scale), cells, bits) for _ in range(12_000)]
-    for draws in (exact, fast_zero_sum_laplace(scale, 12_000, cells, np.random.default_rng(7))):
-        assert p_value(draws, probabilities) > LEVEL
-        assert p_value(draws, wrong) < LEVEL
-
-
-def test_a_coin_that_always_lands_heads_is_found_out(monkeypatch):
-    monkeypatch.setattr(geometric, "_accepted", lambda *_: True)
-    bits = Bits(5)
-    draws = [zero_sum_laplace(Fraction(2), 3, bits) for _ in range(12_000)]
-    assert p_value(draws, distribution(3, 2.0, 30)) < LEVEL
-
-
-@pytest.mark.parametrize(("total", "cells"), [(0, 3), (1, 4), (2, 4), (3, 3), (5, 2), (4, 3)])
+@pytest.mark.parametrize(("total", "cells"), [(0, 3), (2, 4), (5, 2), (4, 3)])
 def test_every_list_is_as_likely_as_any_other(total, cells):
     """By all answers of the uniform source."""
     few = min(cells - 1, total)
@@ -137,40 +99,8 @@ def test_a_coin_is_decided_by_bounds_that_hold_its_number_on_one_side():
         assert (given.asked > 1) == (2**254 - 2**192 < number < 3 * 2**254)
 
 
-class Words(Bits):
-    """These words and no others."""
-
-    def __init__(self, words):
-        super().__init__(0)
-        self.words = list(words)
-
-    def uniform(self, n):
-        assert n == 2**64
-        return self.words.pop(0)
-
-
-def test_the_coin_compares_all_digits():
-    """With the digits of 1 / e as words: a number below it is heads, one above is tails, and the same one asks on."""
-
-    def share(digits):
-        return Decimal(-1).exp(), Decimal(10) ** (2 - digits)
-
-    def words(length):
-        with mpmath.workdps(200):
-            return int(mpmath.floor(mpmath.exp(-1) * mpmath.mpf(2) ** length)) % 2**64
-
-    digits = [words(length) for length in (64, 128, 192)]
-    for known in range(3):
-        assert decimal_coin(share, 0, Words([*digits[:known], digits[known] - 1])) is True
-        assert decimal_coin(share, 0, Words([*digits[:known], digits[known] + 1])) is False
-    with pytest.raises(IndexError):
-        decimal_coin(share, 0, Words(digits))
-    assert decimal_coin(lambda digits: (Decimal(1), Decimal(0)), 0, Words([2**64 - 1])) is True
-    assert decimal_coin(lambda digits: (Decimal(0), Decimal(0)), 0, Words([0])) is False
-
-
-@pytest.mark.parametrize("cells", [2, 3, 17, 1000])
-@pytest.mark.parametrize("scale", [0.01, 0.3, 1.0, 7.25, 100.0])
+@pytest.mark.parametrize("cells", [2, 3, 1000])
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
 def test_the_mode_is_the_largest_weight(cells, scale):
     mode = _mode(Fraction(scale), cells)
     near = np.arange(max(0, mode - 3), mode + 4)
@@ -186,23 +116,7 @@ def test_hostile_scales():
         assert all(type(z) is int for z in noise)
         fast = fast_zero_sum_laplace(float(scale), 5, cells, np.random.default_rng(1))
         assert np.all(np.abs(fast.sum(axis=1)) <= 1e-12 * np.abs(fast).sum(axis=1))
+    # On the other side of the scale where continuous noise takes over, the deviation is that of the mechanism.
+    noise = fast_zero_sum_laplace(2.0**31, 20_000, 4, np.random.default_rng(3))
+    assert noise.std() == pytest.approx(ZeroSumGeometricMechanism(np.ones(4), 2.0**31).noise_sd, rel=0.02)
     assert not np.any(zero_sum_laplace(Fraction(1, 2**1000), 50, Bits()))
-
-
-@pytest.mark.parametrize("scale", [5.0, 2.0**31])
-def test_noise_in_floating_point_has_the_moments(scale):
-    """On both sides of the scale where continuous noise takes over."""
-    noise = fast_zero_sum_laplace(scale, 40_000, 4, np.random.default_rng(3))
-    u = 1 / scale
-    x, d = 1 / math.tanh(u), 4
-    values = [1.0, x]
-    for n in range(2, d + 1):
-        values.append(((2 * n - 1) * x * values[-1] - (n - 1) * values[-2]) / n)
-    variance = (d - 1) / (d + 1) * (x * values[d] / values[d - 1] - 1)
-    assert noise.std() == pytest.approx(math.sqrt(variance), rel=0.01)
-
-
-def test_a_thousand_cells_are_drawn_within_a_moment():
-    noise = zero_sum_laplace(Fraction(100), 1000, Bits())
-    assert noise.sum() == 0
-    assert 90 < noise.astype(float).std() < 200
