@@ -104,8 +104,7 @@ class Dirichlet:
         How the posterior is changed to satisfy the guarantee.
 
         * `"optimal"`: the pair of `r` and `alpha = prior + s`, `s >= 0`, on the boundary of the guarantee with the
-          least a priori expected Kullback-Leibler divergence, see `objective` of :func:`pymc_dirdp.calibrate`. The
-          best pair of `r` and `alpha = max(prior, t)` replaces it if its divergence is at least 1 % smaller.
+          least a priori expected Kullback-Leibler divergence, see `objective` of :func:`pymc_dirdp.calibrate`.
         * `"temper"`: `alpha = prior` and the largest `r`. It is above 1 if the guarantee allows a draw that is more
           concentrated than the posterior.
         * `"inflate"`: `r = 1` and the least `s` (P2 section 4.1).

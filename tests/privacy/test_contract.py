@@ -159,7 +159,11 @@ class Truth:
 NOT_ROUNDED = {Bounded: 1e-15, Composition: 1e-15, FiniteDistributions: 1e-11}
 
 
-@pytest.mark.parametrize(("curves", "losses", "above", "renyi_above"), CASES, ids=lambda value: str(value)[:50])
+@pytest.mark.parametrize(
+    ("curves", "losses", "above", "renyi_above"),
+    CASES,
+    ids=[f"{type(curves).__name__} {place}" for place, (curves, *_) in enumerate(CASES)],
+)
 def test_every_curve_of_a_finite_loss(curves, losses, above, renyi_above):
     truth = Truth(losses())
     below = mp.mpf(next((share for kind, share in NOT_ROUNDED.items() if isinstance(curves, kind)), 1e-20))
