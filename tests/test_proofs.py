@@ -1,5 +1,6 @@
 """Every mechanism and every curve has a page that says why it is private."""
 
+import ast
 import inspect
 import pkgutil
 import re
@@ -16,6 +17,24 @@ PAGES = {
     path.stem: path.read_text()
     for path in sorted((ROOT / "docs" / "proofs").glob("*.md"))
     if path.stem not in {"index", "theory"}
+}
+
+PARTS = ("Domain", "Relation", "Output", "Privacy map", "Code", "Rounding")
+WITHOUT_PARTS = {
+    "bandits",
+    "bins",
+    "bounding",
+    "composition",
+    "divergence_tail",
+    "hellinger",
+    "inference",
+    "least_error",
+    "marginals",
+    "pairs",
+    "real_valued",
+    "regret",
+    "simplex",
+    "structure",
 }
 
 
@@ -67,6 +86,8 @@ def test_every_page_is_about_something_that_exists():
         "Bound",
         "Counts",
         "LossDistribution",
+        "Reading",
+        "Sealed",
         "ComposedLoss",
         "RowPosterior",
         "TablePosterior",
@@ -75,3 +96,58 @@ def test_every_page_is_about_something_that_exists():
     }
     for page in PAGES.values():
         assert owner(page) <= known
+
+
+def parts(page):
+    """The definitions at the start of a page, and what is before and after them."""
+    before, *definitions = re.split(
+        r"^\*\*([A-Z][a-z ]+)\*\*\n: ", page.partition("\n## Pseudocode\n")[0], flags=re.MULTILINE
+    )
+    return before, dict(zip(definitions[::2], map(str.strip, definitions[1::2]), strict=True))
+
+
+def defined(path):
+    """The names of all functions and classes of a file, and of the methods of its classes."""
+    names = set()
+    for node in ast.parse((ROOT / "pymc_dirdp" / path).read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)}
+    return names
+
+
+def unresolved(code):
+    """The references of a text like "`room/file.py`: `function`, `Class.method`; ..." that name nothing."""
+    missing = set()
+    for group in code.removesuffix(".").split("; "):
+        match = re.fullmatch(r"`([\w/]+\.py)`: (`[\w.]+`(?:, `[\w.]+`)*)", group)
+        assert match, f"{group!r} does not name a file and its functions"
+        missing |= {f"{match[1]}: {name}" for name in set(re.findall(r"`([\w.]+)`", match[2])) - defined(match[1])}
+    return missing
+
+
+def test_references_to_code_that_is_gone_are_found():
+    assert not unresolved("`numerics/roots.py`: `raised`, `round_up`; `sampling/bits.py`: `Bits.uniform`.")
+    assert unresolved("`numerics/roots.py`: `raised`, `lowered`; `sampling/bits.py`: `Bits.below`.") == {
+        "numerics/roots.py: lowered",
+        "sampling/bits.py: Bits.below",
+    }
+
+
+@pytest.mark.parametrize("name", sorted(PAGES.keys() - WITHOUT_PARTS))
+def test_pages_begin_with_what_is_proved_about_which_code(name):
+    before, definitions = parts(PAGES[name])
+    introduction = before.strip().partition("\n")[2].strip()
+    assert introduction
+    assert "\n" not in introduction
+    assert len(re.findall(r"[.!?](?= [A-Z`$\[]|$)", introduction)) <= 3
+    assert tuple(definitions) == PARTS
+    assert all(len(text) > 10 and "\n" not in text for text in definitions.values())
+    assert "$" in definitions["Privacy map"] or "claims no privacy" in definitions["Privacy map"]
+    assert not unresolved(definitions["Code"])
+    pseudocode = re.search(
+        r"^## Pseudocode\n\n```text\n(.+?)\n```\n\n## Claim\n", PAGES[name], re.MULTILINE | re.DOTALL
+    )
+    assert pseudocode
+    assert 5 <= len(pseudocode[1].splitlines()) <= 15
