@@ -21,20 +21,13 @@ PAGES = {
 
 PARTS = ("Domain", "Relation", "Output", "Privacy map", "Code", "Rounding")
 WITHOUT_PARTS = {
-    "bandits",
-    "bins",
-    "bounding",
-    "composition",
     "divergence_tail",
     "hellinger",
     "inference",
     "least_error",
-    "marginals",
-    "pairs",
     "real_valued",
     "regret",
     "simplex",
-    "structure",
 }
 
 
@@ -109,7 +102,8 @@ def parts(page):
 def defined(path):
     """The names of all functions and classes of a file, and of the methods of its classes."""
     names = set()
-    for node in ast.parse((ROOT / "pymc_dirdp" / path).read_text()).body:
+    file = ROOT / path if path.startswith("examples/") else ROOT / "pymc_dirdp" / path
+    for node in ast.parse(file.read_text()).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
         if isinstance(node, ast.ClassDef):
