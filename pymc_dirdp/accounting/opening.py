@@ -4,6 +4,7 @@ This file is part of the trusted core, see the page on the threat model. The fun
 before, and hold no records. What they return is published, so no count leaves :meth:`Sealed.release`.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.arrays import Integers
+from pymc_dirdp.checks import MAX_RECORDS
 from pymc_dirdp.errors import DataError, DirdpError, InternalError, LedgerError
 from pymc_dirdp.sampling.drawing import Drawing, Published, SecretCounts, exact_sum
 
@@ -63,7 +65,7 @@ class Sealed[T]:
         """
         if self.ledger is not None and (receipt is None or not self.ledger.issued(receipt)):
             raise LedgerError("The ledger was not charged for these records, so they are not read. Please report this.")
-        kind: type[Exception]
+        kind: type[BaseException]
         arguments: tuple[Any, ...]
         charged = "" if self.ledger is None else " The ledger has been charged, because this error depends on the data."
         try:
@@ -71,8 +73,17 @@ class Sealed[T]:
             return draw([SecretCounts(table) for table in count(self._records.pop())])
         except DirdpError as error:
             kind, arguments = type(error), (f"{error}{charged}",)
-        except (ImportError, MemoryError, OSError) as error:
+        except ImportError as error:
+            kind, arguments = ImportError, (f"{error}{charged}",)
+        except (KeyboardInterrupt, SystemExit) as error:
             kind, arguments = type(error), error.args
+        except OSError as error:
+            # Its own text may quote a record; that of the operating system does not.
+            reason = "The file cannot be read." if error.errno is None else os.strerror(error.errno)
+            kind, arguments = OSError, (error.errno or 0, f"{reason}{charged}", error.filename)
+        except MemoryError:
+            # NumPy's text has the shape of an array, which may be a private number of records.
+            kind, arguments = MemoryError, (f"There is not enough memory to count these records.{charged}",)
         except Exception as error:
             # Errors of other libraries show values.
             kind, arguments = InternalError, (f"Records could not be counted: {type(error).__name__}.{charged}",)
@@ -125,6 +136,8 @@ class TablesDrawing:
         """
         by_name = dict(zip(self.drawings, tables, strict=True))
         checked = {name: self.drawings[name].check(counts) for name, counts in by_name.items()}
+        if any(exact_sum(table) > MAX_RECORDS for table in checked.values()):
+            raise DataError("The observations count more than 2**53 records in all.")
         if any(exact_sum(checked[name]) != number for name, number in self.numbers.items()):
             raise DataError("The data have another number of records than the plan states. Plan again from these data.")
         counts = {name: table.astype(np.int64) for name, table in checked.items()}

@@ -32,7 +32,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
 from pymc_dirdp.sampling.discrete_noise import dyadic_above
-from pymc_dirdp.sampling.drawing import EdgesDrawing, Pair, SecretCounts, TreeDrawing
+from pymc_dirdp.sampling.drawing import EdgesDrawing, Once, Pair, SecretCounts, TreeDrawing
 from pymc_dirdp.signatures import user_facing
 
 _LEAST_SCALE, _LARGEST_SCALE = 2.0**-20, 2.0**60
@@ -205,7 +205,7 @@ class TreeMechanism(ChoiceMechanism):
             i: marginal.prepare(1, sampler="exact", random_seed=rng)
             for i, marginal in zip(self.variables, self.marginals, strict=True)
         }
-        return TreeDrawing(noise, self.pairs, self.marginals[0].noise_sd, Fraction(self.scale), Bits(rng))
+        return TreeDrawing(noise, self.pairs, self.marginals[0].noise_sd, Fraction(self.scale), Once(Bits(rng)))
 
 
 @user_facing
@@ -368,4 +368,4 @@ class QuantilesMechanism(ChoiceMechanism):
     def prepare(self, random_seed: Seed = None) -> EdgesDrawing:
         """The choice with its source of randomness, before the records are opened."""
         bits = Bits(None if random_seed is None else generator(random_seed))
-        return EdgesDrawing(self.n_bins, self.n_candidates, Fraction(self.scale), bits)
+        return EdgesDrawing(self.n_bins, self.n_candidates, Fraction(self.scale), Once(bits))

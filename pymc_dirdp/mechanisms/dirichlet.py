@@ -25,7 +25,7 @@ from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
 from pymc_dirdp.privacy.unit import MAX_PARAMETER, MIN_PARAMETER, dominating_pair, is_binary_row
 from pymc_dirdp.sampling.bits import Seed
-from pymc_dirdp.sampling.drawing import DirichletDrawing, SecretCounts, exact_sum
+from pymc_dirdp.sampling.drawing import DirichletDrawing, Once, SecretCounts, exact_sum
 from pymc_dirdp.sampling.exact import default_steps, fewest_steps, positive_frequencies, urn_counts
 from pymc_dirdp.sampling.fast import fast_dirichlet
 from pymc_dirdp.signatures import user_facing
@@ -370,7 +370,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
             self.alpha,
             self.r,
             integer(1, released_draws=draws),
-            self._source(sampler, random_seed),
+            Once(self._source(sampler, random_seed)),
             steps,
         )
 

@@ -30,7 +30,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits, Seed
-from pymc_dirdp.sampling.drawing import AddedNoise
+from pymc_dirdp.sampling.drawing import AddedNoise, Once
 from pymc_dirdp.sampling.geometric import fast_joint_noise, joint_noise
 from pymc_dirdp.signatures import user_facing
 
@@ -385,7 +385,7 @@ class JointTableMechanism(NoisyCounts):
         noise = joint.draw((sum(sizes),), self._source(sampler, random_seed))
         parts = np.split(noise, np.cumsum(sizes)[:-1])
         return [
-            AddedNoise(table.shape, 0.0, None, (((), part.reshape(table.shape)),))
+            AddedNoise(table.shape, 0.0, None, (((), Once(part.reshape(table.shape))),))
             for table, part in zip(tables, parts, strict=True)
         ]
 

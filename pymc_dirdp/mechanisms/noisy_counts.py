@@ -6,7 +6,7 @@ The mechanism publishes noisy marginals of a table. A table without marginals is
 import abc
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self, override
@@ -29,7 +29,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions, product_of
 from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
 from pymc_dirdp.sampling.bits import Seed, generator
-from pymc_dirdp.sampling.drawing import AddedNoise
+from pymc_dirdp.sampling.drawing import AddedNoise, Once, SecretCounts
 from pymc_dirdp.sampling.fast import dirichlet
 
 POSTPROCESSES: tuple[Postprocess, ...] = options_of(Postprocess)
@@ -259,8 +259,15 @@ class NoisyMarginals(TableMechanism):
     ) -> AddedNoise:
         # The state of the generator advances, so no two marginals share noise.
         rng = None if random_seed is None else generator(random_seed)
-        noises = [marginal.noise_for((), self._source(sampler, rng)) for marginal in self.noisy_marginals]
-        marginals = tuple(zip(self._summed_axes, noises, strict=True))
+        return self._added(marginal.noise_for((), self._source(sampler, rng)) for marginal in self.noisy_marginals)
+
+    @override
+    def check(self, counts: ArrayLike) -> Array:
+        return self._added(np.zeros(marginal.shape) for marginal in self.noisy_marginals).check(SecretCounts(counts))
+
+    def _added(self, noises: Iterable[NDArray[Any]]) -> AddedNoise:
+        """These noises of all marginals, to be added."""
+        marginals = tuple(zip(self._summed_axes, map(Once, noises), strict=True))
         return AddedNoise(self.shape, self.min_count or 0.0, self.assumed_records, marginals)
 
     @property

@@ -7,8 +7,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Self, final, override
 
-import numpy as np
-
 from pymc_dirdp.checks import integer, one_of, positive, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.literals import AdjacencyName, CountNoise
@@ -21,7 +19,7 @@ from pymc_dirdp.privacy.curves import LossCurves, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.drawing import PairsDrawing
+from pymc_dirdp.sampling.drawing import Once, PairsDrawing
 from pymc_dirdp.signatures import user_facing
 
 # A fit uses matrices of all categories by all categories.
@@ -189,9 +187,7 @@ class PairsMechanism(PrivacyCurves):
 
     def prepare(self, bits: Bits) -> PairsDrawing:
         """Exact noise for all tables, before the records are opened."""
-        # Python integers do not overflow.
-        noises = (self.drawn_noise.exact(self.shape(table), bits) for table in self.tables)
-        return PairsDrawing(tuple(np.array(noise, dtype=np.int64) for noise in noises))
+        return PairsDrawing(tuple(Once(self.drawn_noise.exact(self.shape(table), bits)) for table in self.tables))
 
     @property
     def summary(self) -> str:

@@ -200,6 +200,11 @@ class Classifier:
         target = class_name(y, target, categories)
         if len(categories[target]) < 2:
             raise ArgumentError(f"Expected categories[{target!r}] to list at least two classes.")
+        if unit is not None and adjacency_by_name(adjacency).records_are_public:
+            raise ArgumentError(
+                "Pass adjacency='add-remove' and n_records=, your guess of the number of records: with unit= it is "
+                "that of the people, who are counted after the charge."
+            )
         columns, people = _columns(X, y, target=target, categories=categories, unit=unit)
 
         def model_of(frame: Frame) -> pm.Model:

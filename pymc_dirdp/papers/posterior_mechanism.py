@@ -22,7 +22,7 @@ from pymc_dirdp.papers.hellinger_distributions import all_counts, hellinger_dist
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.privacy.people import Contribution, adjacency_by_name
 from pymc_dirdp.sampling.bits import Bits, Seed, generator
-from pymc_dirdp.sampling.drawing import Drawing
+from pymc_dirdp.sampling.drawing import Drawing, Once
 
 # An exact draw of one of finitely many outcomes, with probabilities that are doubles.
 
@@ -151,7 +151,7 @@ class WholePosterior(ReleasedCounts):
     def prepare(
         self, released_draws: int, *, sampler: Sampler, random_seed: Seed = None, n_records: int | None = None
     ) -> "PosteriorDrawing":
-        return PosteriorDrawing(self.shape, 0.0, self.n_records, self, self._source(sampler, random_seed))
+        return PosteriorDrawing(self.shape, 0.0, self.n_records, self, Once(self._source(sampler, random_seed)))
 
     @override
     def check(self, counts: ArrayLike) -> Integers:  # type: ignore[override]  # Doubles would do, too.
@@ -258,19 +258,20 @@ class WholePosterior(ReleasedCounts):
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PosteriorDrawing(Drawing):
     """The prepared choice of a posterior.
 
     Attributes
     ----------
     mechanism : WholePosterior
-    source : Bits or numpy.random.Generator
+    source : Once
+        Bits, or a generator.
     """
 
     mechanism: WholePosterior
-    source: Bits | np.random.Generator
+    source: Once[Bits | np.random.Generator]
 
     @override
     def _drawn(self, counts: Array) -> list[Array]:
-        return [np.asarray(self.mechanism.released(counts.astype(np.int64), self.source), dtype=np.float64)]
+        return [np.asarray(self.mechanism.released(counts.astype(np.int64), self.source.take()), dtype=np.float64)]

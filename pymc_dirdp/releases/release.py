@@ -193,8 +193,10 @@ def sample_sealed(
     try_view(plan)
     tables = tuple(part.table for part in plan.parts)
     counting = _observed(tables, model, plan) if counting is None else counting
-    sealed = Sealed(counting.records, ledger)
+    sealed, count = Sealed(counting.records, ledger), counting.count
     drawing = _prepared(plan, counting, random_seed)
+    # No frame of an error refers to the records.
+    del counting
     warn_if_seeded("release", random_seed=random_seed)
     receipt = None
     if ledger is not None:
@@ -212,7 +214,7 @@ def sample_sealed(
     for choice in plan.after:
         choice.mark_released()
     with Bar(1, "release", shown=progressbar):
-        drawn = sealed.release(counting.count, drawing.of, receipt)
+        drawn = sealed.release(count, drawing.of, receipt)
     if drawn.ranked is not None:
         warn_of_ranking(tables, *drawn.ranked)
     outputs = {part.table.name: _output(part, drawn.arrays[part.table.name]) for part in plan.parts}

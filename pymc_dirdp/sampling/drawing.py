@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import MAX_RECORDS
-from pymc_dirdp.errors import DataError, missing_values
+from pymc_dirdp.errors import DataError, InternalError, missing_values
 from pymc_dirdp.sampling.bits import Bits, chosen
 from pymc_dirdp.sampling.exact import exact_dirichlet
 from pymc_dirdp.sampling.fast import fast_dirichlet
@@ -62,8 +62,52 @@ class SecretCounts:
     def __reduce__(self) -> NoReturn:
         raise TypeError("Secret counts cannot be copied or pickled.")
 
+    def __getstate__(self) -> NoReturn:
+        raise TypeError("Secret counts have no state to show.")
 
-@dataclass(frozen=True, eq=False)
+
+@final
+class Once[T]:
+    """Noise, or a source of randomness, that is taken once.
+
+    Noise that stands beside the numbers to which it was added gives the counts, and noise that is added twice cancels.
+
+    Examples
+    --------
+    >>> noise = Once([3, -1])
+    >>> noise
+    Once(secret)
+    >>> noise.take()
+    [3, -1]
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self, thing: T) -> None:
+        self._left = [thing]
+
+    def take(self) -> T:
+        """The noise or the source, which is then gone.
+
+        Raises
+        ------
+        InternalError
+            If it was taken before.
+        """
+        try:
+            return self._left.pop()
+        except IndexError:
+            pass
+        raise InternalError("A prepared draw was used twice.")
+
+    def __repr__(self) -> str:
+        return "Once(secret)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A prepared draw cannot be copied or pickled, because the copy would have the same noise.")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Drawing(abc.ABC):
     """A draw that is prepared: its public parameters, and its noise or its source of randomness, without counts.
 
@@ -99,17 +143,17 @@ class Drawing(abc.ABC):
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AddedNoise(Drawing):
     """Noise that was drawn before, to be added to some marginals of the counts.
 
     Attributes
     ----------
-    marginals : tuple of (tuple of int, ndarray)
+    marginals : tuple of (tuple of int, Once)
         For each marginal the axes of the table over which it sums, and its noise, of the shape of the marginal.
     """
 
-    marginals: tuple[tuple[tuple[int, ...], NDArray[Any]], ...]
+    marginals: tuple[tuple[tuple[int, ...], Once[NDArray[Any]]], ...]
 
     @override
     def check(self, counts: SecretCounts) -> Array:
@@ -121,11 +165,11 @@ class AddedNoise(Drawing):
 
     @override
     def _drawn(self, counts: Array) -> list[Array]:
-        return [noisy_counts(counts.sum(axis=axes) if axes else counts, noise) for axes, noise in self.marginals]
+        return [noisy_counts(counts.sum(axis=axes) if axes else counts, noise.take()) for axes, noise in self.marginals]
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DirichletDrawing(Drawing):
     """Draws from `Dirichlet(r * counts + alpha)`, from an urn or in floating point.
 
@@ -135,7 +179,7 @@ class DirichletDrawing(Drawing):
     r : float
     draws : int
         The number of draws.
-    source : Bits or numpy.random.Generator
+    source : Once
         Bits for the urn. A generator draws in floating point.
     steps : int or None
         The number of steps of the urn.
@@ -144,23 +188,24 @@ class DirichletDrawing(Drawing):
     alpha: Array
     r: float
     draws: int
-    source: Bits | np.random.Generator
+    source: Once[Bits | np.random.Generator]
     steps: int | None
 
     @override
     def _drawn(self, counts: Array) -> list[Array]:
-        if not isinstance(self.source, Bits):
+        source = self.source.take()
+        if not isinstance(source, Bits):
             parameters, least = np.asarray(self.r * counts + self.alpha), float(self.alpha.min())
-            return [fast_dirichlet(parameters, self.draws, self.source, least=least)]
+            return [fast_dirichlet(parameters, self.draws, source, least=least)]
         if self.shape[-1] == 1:
             return [np.ones((self.draws, *self.shape))]
         assert self.steps is not None
         integers = counts.astype(np.int64)
-        return [exact_dirichlet(self.alpha, self.r, integers, steps=self.steps, draws=self.draws, bits=self.source)]
+        return [exact_dirichlet(self.alpha, self.r, integers, steps=self.steps, draws=self.draws, bits=source)]
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EdgesDrawing:
     """The prepared choice of edges of bins, see :class:`~pymc_dirdp.mechanisms.choices.QuantilesMechanism`.
 
@@ -169,13 +214,13 @@ class EdgesDrawing:
     n_bins, n_candidates : int
     scale : Fraction
         The scale of the choice.
-    bits : Bits
+    bits : Once
     """
 
     n_bins: int
     n_candidates: int
     scale: Fraction
-    bits: Bits
+    bits: Once[Bits]
 
     def of(self, tables: Sequence[SecretCounts]) -> tuple[int, ...]:
         """The positions of the edges among the candidates, in rising order and without repetitions.
@@ -184,8 +229,8 @@ class EdgesDrawing:
         """
         (counts,) = tables
         # Scores are integers, so there is no rounding.
-        scale = self.scale * self.n_bins
-        return tuple(sorted({chosen(scores, scale, self.bits) for scores in self.scores(counts)}))
+        scale, bits = self.scale * self.n_bins, self.bits.take()
+        return tuple(sorted({chosen(scores, scale, bits) for scores in self.scores(counts)}))
 
     def scores(self, counts: SecretCounts) -> list[list[int]]:
         """The scores of all candidates for each edge, times `n_bins`. **Secret.**"""
@@ -201,21 +246,22 @@ class EdgesDrawing:
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PairsDrawing:
     """Noise that was drawn before, to be added to the counts of all pairs of columns.
 
     Attributes
     ----------
-    noises : tuple of ndarray of int64
-        The noise of each table.
+    noises : tuple of Once
+        The noise of each table, as Python integers.
     """
 
-    noises: tuple[Integers, ...]
+    noises: tuple[Once[NDArray[np.object_]], ...]
 
     def of(self, tables: Sequence[SecretCounts]) -> tuple[Integers, ...]:
         """The noisy counts of each table."""
-        return tuple(np.asarray(counts.secret_cells) + noise for counts, noise in zip(tables, self.noises, strict=True))
+        pairs = zip(tables, self.noises, strict=True)
+        return tuple(_added(np.asarray(counts.secret_cells), noise.take()) for counts, noise in pairs)
 
 
 type Pair = tuple[int, int]
@@ -223,7 +269,7 @@ type Pair = tuple[int, int]
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TreeDrawing:
     """The prepared choice of a tree, see :class:`~pymc_dirdp.mechanisms.choices.TreeMechanism`.
 
@@ -237,14 +283,14 @@ class TreeDrawing:
         The standard deviation of that noise in a cell.
     scale : Fraction
         The scale of the choices.
-    bits : Bits
+    bits : Once
     """
 
     marginals: Mapping[int, AddedNoise]
     pairs: tuple[Pair, ...]
     noise_sd: float
     scale: Fraction
-    bits: Bits
+    bits: Once[Bits]
 
     def of(self, tables: Sequence[SecretCounts]) -> tuple[Pair, ...]:
         """The edges of a forest: pairs of variables, the smaller first, in rising order.
@@ -261,11 +307,11 @@ class TreeDrawing:
         shares, total = self._predict(noisy)
         scores = {pair: self._score(pairs[pair], shares, total, pair) for pair in pairs}
         part_of = {i: i for i in self.marginals}
-        edges: list[Pair] = []
+        edges, bits = list[Pair](), self.bits.take()
         for _ in range(len(self.marginals) - 1):
             candidates = [(i, j) for i, j in scores if part_of[i] != part_of[j]]
             candidate_scores = [*(scores[pair] for pair in candidates), self.stop_score(len(candidates))]
-            place = chosen(candidate_scores, self.scale, self.bits)
+            place = chosen(candidate_scores, self.scale, bits)
             if place == len(candidates):
                 break
             i, j = candidates[place]
@@ -308,6 +354,8 @@ def noisy_counts(counts: Array, noise: NDArray[Any], *, largest: float = 2.0**10
 
     Noise of Python integers is added without rounding, and the sum is rounded once, to a double.
     """
+    if noise.shape != counts.shape and noise.shape[-counts.ndim :] != counts.shape:
+        raise InternalError("Noise has another shape than the counts.")
     if noise.dtype.kind == "f":
         clipped: Array = np.clip(counts + noise, -largest, largest)
         return clipped
@@ -325,6 +373,15 @@ def noisy_counts(counts: Array, noise: NDArray[Any], *, largest: float = 2.0**10
     ]
     rounded: Array = np.array([float(value) for value in sums]).reshape(noise.shape)
     return rounded
+
+
+def _added(counts: Integers, noise: NDArray[np.object_]) -> Integers:
+    """Counts plus noise as 64-bit integers, clipped to what these can hold."""
+    if noise.shape != counts.shape:
+        raise InternalError("Noise has another shape than the counts.")
+    # Python integers do not overflow.
+    sums: Integers = np.clip(counts.astype(object) + noise, -(2**63), 2**63 - 1).astype(np.int64)
+    return sums
 
 
 def checked_counts(

@@ -8,7 +8,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.accounting.opening import CountRules, Sealed, TablesDrawing
 from pymc_dirdp.errors import ArgumentError, DataError, InternalError, LedgerError
-from pymc_dirdp.sampling.drawing import AddedNoise, SecretCounts
+from pymc_dirdp.sampling.drawing import AddedNoise, Once, SecretCounts
 
 NUMBERS = [48611, 31337, 77003]
 
@@ -34,9 +34,11 @@ def charged():
         (DataError("A value is missing."), DataError),
         (ArgumentError("Other columns."), ArgumentError),
         (IndexError("index 48611 is out of bounds"), InternalError),
-        (OSError(2, "No such file"), OSError),
+        (OSError(2, "No such file"), FileNotFoundError),
+        (OSError("row 48611"), OSError),
         (ImportError("Install it."), ImportError),
-        (MemoryError(), MemoryError),
+        (MemoryError("an array with shape (48611,)"), MemoryError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
     ],
 )
 def test_an_error_says_whether_the_ledger_was_charged_and_has_no_frame_with_records(
@@ -54,7 +56,7 @@ def test_an_error_says_whether_the_ledger_was_charged_and_has_no_frame_with_reco
         Sealed(NUMBERS, ledger).release(*stages, receipt)
     error = caught.value
     assert (error.__context__, error.__cause__) == (None, None)
-    assert ("has been charged" in str(error)) == (has_ledger and isinstance(error, dirdp.DirdpError))
+    assert ("has been charged" in str(error)) == (has_ledger and not isinstance(error, KeyboardInterrupt))
     assert "48611" not in str(error)
     frames = [entry.frame for entry in caught.traceback]
     assert not any(frame.code.raw is fail.__code__ for frame in frames)
@@ -78,7 +80,8 @@ def test_records_are_opened_once_with_a_receipt_of_this_ledger(charged):
 
 def drawing_of(*shapes, rules=None, numbers=None):
     drawings = {
-        f"t{i}": AddedNoise(shape, 0.0, None, (((), np.zeros(shape, dtype=object)),)) for i, shape in enumerate(shapes)
+        f"t{i}": AddedNoise(shape, 0.0, None, (((), Once(np.zeros(shape, dtype=object))),))
+        for i, shape in enumerate(shapes)
     }
     return TablesDrawing(drawings, rules or CountRules(), numbers or {})
 
@@ -90,9 +93,17 @@ def test_all_tables_are_checked_before_any_is_drawn():
         "t0": [[1.0, 2.0]],
         "t1": [[3.0, 2.0, 1.0]],
     }
-    for second, problem in (([3, 2], "shape"), ([3, 2, -1], "negative"), ([3, 2, 2], "another number of records")):
+    for second, problem in (
+        ([3, 2], "shape"),
+        ([3, 2, -1], "negative"),
+        ([3, 2, 2], "another number of records"),
+        ([2**53, 2, 2], r"2\*\*53"),
+    ):
+        drawing = drawing_of((2,), (3,), numbers={"t1": 6})
         with pytest.raises(DataError, match=problem):
             drawing.of([SecretCounts([1, 2]), SecretCounts(second)])
+        # Nothing was drawn from the first table.
+        assert drawing.drawings["t0"].of(SecretCounts([1, 2]))[0].tolist() == [1.0, 2.0]
 
 
 COUNTS = np.array([[40031, 37703], [7219, 19157]])

@@ -13,7 +13,7 @@ from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from pymc_dirdp.sampling import drawing
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.drawing import SecretCounts
+from pymc_dirdp.sampling.drawing import Once, SecretCounts
 from pymc_dirdp.texts.codec import facts_of, value_of
 
 LENGTHS = (2, 2, 3)
@@ -38,7 +38,7 @@ def counted(data, lengths=LENGTHS):
 
 def choose_edges(mechanism, noisy, pairs, bits):
     """The edges, given the noisy marginals."""
-    prepared = replace(mechanism.prepare(1), bits=bits)
+    prepared = replace(mechanism.prepare(1), bits=Once(bits))
     return prepared.choose_edges(noisy, {pair: SecretCounts(counts) for pair, counts in pairs.items()})
 
 

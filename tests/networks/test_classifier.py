@@ -98,6 +98,17 @@ def test_a_ledger_reserves_the_guarantee_before_a_value_is_read_and_holds_both_r
     assert [entry.reserved for entry in ledger.entries()] == [True, True, False]
 
 
+def test_a_number_of_people_that_is_unknown_is_refused_before_the_charge():
+    """Found by attack: a plan for the number of rows was charged, and a release of fewer people stated that number."""
+    ledger = dirdp.Ledger(GUARANTEE)
+    people = RECORDS | {"who": np.arange(len(RECORDS["y"])) // 2}
+    with pytest.raises(dirdp.errors.ArgumentError, match="add-remove"):
+        sampled(people, ledger=ledger, unit="who", contribution=1)
+    assert ledger.entries() == ()
+    options = {"unit": "who", "contribution": 1, "adjacency": "add-remove", "n_records": 150}
+    assert dirdp.verify(sampled(people, **options).tables)
+
+
 def test_nobody_takes_what_the_calibration_needs(monkeypatch):
     """Found by attack: the first release gave the whole reservation back, and its tables were lost with the second."""
     ledger, taken, draw = dirdp.Ledger(GUARANTEE), [], module.sample_sealed

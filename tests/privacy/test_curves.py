@@ -112,7 +112,8 @@ def test_one_order_implies_what_its_proof_gives(order, divergence, epsilon):
         back = epsilon_at(order, divergence, delta)
         assert back == (math.inf if divergence == math.inf else max(back, 0.0))
         if 0 < back < math.inf:
-            assert log_delta_at(order, divergence, back) == pytest.approx(math.log(delta), rel=1e-8)
+            # Both roundings are of the terms, which grow with the order.
+            assert log_delta_at(order, divergence, back) == pytest.approx(math.log(delta), rel=1e-8, abs=5e-14 * order)
 
 
 @pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])

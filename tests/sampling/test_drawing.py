@@ -1,15 +1,28 @@
 """Draws that are prepared without counts: what they check, what they add, and that secret counts show nothing."""
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pymc_dirdp.errors import DataError
+from pymc_dirdp.errors import DataError, InternalError
+from pymc_dirdp.mechanisms import DirichletMechanism, DiscreteGaussianMechanism, GeometricMechanism
+from pymc_dirdp.mechanisms.choices import QuantilesMechanism
+from pymc_dirdp.mechanisms.pairs import PairsMechanism
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.drawing import AddedNoise, DirichletDrawing, EdgesDrawing, SecretCounts, exact_sum
+from pymc_dirdp.sampling.drawing import (
+    AddedNoise,
+    DirichletDrawing,
+    EdgesDrawing,
+    Once,
+    PairsDrawing,
+    SecretCounts,
+    exact_sum,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +45,7 @@ def test_noise_is_added_to_each_marginal_without_rounding_before_the_end(data):
     noise = data.draw(st.lists(st.integers(-size, size), min_size=8, max_size=8))
     table = np.array(counts).reshape(2, 3)
     by_row, cells = np.array(noise[:2], dtype=object), np.array(noise[2:], dtype=object).reshape(2, 3)
-    drawing = AddedNoise((2, 3), 0.0, None, (((1,), by_row), ((), cells)))
+    drawing = AddedNoise((2, 3), 0.0, None, (((1,), Once(by_row)), ((), Once(cells))))
     rows, whole = drawing.of(SecretCounts(table))
     most = 2**1000
     clipped = [
@@ -44,7 +57,7 @@ def test_noise_is_added_to_each_marginal_without_rounding_before_the_end(data):
 
 
 def urn(shape=(3,), min_count=0.0, n_records=None):
-    return DirichletDrawing(shape, min_count, n_records, np.ones(shape), 0.5, 1, Bits(1), 10)
+    return DirichletDrawing(shape, min_count, n_records, np.ones(shape), 0.5, 1, Once(Bits(1)), 10)
 
 
 @pytest.mark.parametrize(
@@ -72,9 +85,9 @@ def test_counts_that_do_not_fit_are_refused_and_not_shown(counts, problem):
 
 def test_sums_over_more_than_2_53_records_are_refused():
     counts = SecretCounts(np.full((2, 3), 2**52))
-    assert AddedNoise((2, 3), 0.0, None, (((), np.zeros((2, 3))),)).of(counts)[0].shape == (2, 3)
+    assert AddedNoise((2, 3), 0.0, None, (((), Once(np.zeros((2, 3)))),)).of(counts)[0].shape == (2, 3)
     with pytest.raises(DataError, match="maximum"):
-        AddedNoise((2, 3), 0.0, None, (((0,), np.zeros(3)),)).of(counts)
+        AddedNoise((2, 3), 0.0, None, (((0,), Once(np.zeros(3))),)).of(counts)
 
 
 @given(st.lists(st.integers(0, 2**53), max_size=50))
@@ -84,4 +97,54 @@ def test_sums_of_large_counts_are_exact(counts):
 
 def test_edges_want_their_own_number_of_counts():
     with pytest.raises(DataError, match="Expected 4 integers"):
-        EdgesDrawing(2, 3, 1, Bits(1)).of([SecretCounts([1, 2, 3])])
+        EdgesDrawing(2, 3, 1, Once(Bits(1))).of([SecretCounts([1, 2, 3])])
+
+
+DRAWINGS = {
+    "dirichlet": (lambda: DirichletMechanism([1, 1], 0.5).prepare(1, sampler="exact", n_records=9), [4, 5]),
+    "fast": (lambda: DirichletMechanism([1, 1], 0.5).prepare(1, sampler="fast"), [4, 5]),
+    "geometric": (lambda: GeometricMechanism([1, 1], 2.0).prepare(1, sampler="exact"), [4, 5]),
+    "gaussian": (lambda: DiscreteGaussianMechanism([1, 1], 2.0).prepare(1, sampler="fast"), [4, 5]),
+}
+
+
+@pytest.mark.parametrize("kind", DRAWINGS)
+def test_a_draw_is_used_once_and_shows_no_noise(kind):
+    """Found by attack: noise beside its output gives the counts, and noise that is used twice cancels."""
+    prepare, counts = DRAWINGS[kind]
+    drawing = prepare()
+    shown = repr(drawing)
+    assert "array" not in shown
+    assert "Bits" not in shown
+    for copier in (copy.copy, copy.deepcopy, pickle.dumps):
+        try:
+            again = copier(drawing)
+        except TypeError:
+            continue
+        # A shallow copy shares the noise, which can still be taken once.
+        assert copier is copy.copy
+        drawing = again
+    drawing.of(SecretCounts(counts))
+    with pytest.raises(InternalError, match="used twice"):
+        drawing.of(SecretCounts(counts))
+
+
+def test_draws_of_several_tables_are_used_once():
+    edges = QuantilesMechanism(2, n_candidates=3, scale=4.0).prepare()
+    pairs = PairsMechanism([2, 2], 4.0).prepare(Bits())
+    for drawing, tables in ((edges, [[1, 2, 3, 4]]), (pairs, [[1, 2], [2, 1], [[1, 1], [1, 0]]])):
+        secret = [SecretCounts(np.array(table)) for table in tables]
+        drawing.of(secret)
+        with pytest.raises(InternalError, match="used twice"):
+            drawing.of(secret)
+
+
+def test_noise_of_another_shape_is_refused():
+    """Found by attack: one draw was added to all cells."""
+    for noise in (np.array(5), np.array([5]), np.zeros((2, 2))):
+        with pytest.raises(InternalError, match="another shape"):
+            AddedNoise((3,), 0.0, None, (((), Once(noise)),)).of(SecretCounts([1, 2, 3]))
+        with pytest.raises(InternalError, match="another shape"):
+            PairsDrawing((Once(noise.astype(object)),)).of([SecretCounts(np.array([1, 2, 3]))])
+    whole = PairsDrawing((Once(np.array([2**70, -(2**70), 1], dtype=object)),)).of([SecretCounts(np.array([1, 2, 3]))])
+    assert whole[0].tolist() == [2**63 - 1, -(2**63), 4]
