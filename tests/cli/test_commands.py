@@ -878,7 +878,7 @@ def typed(draw):
     return words
 
 
-@pytest.mark.parametrize("examples", [25, pytest.param(300, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("examples", [25, pytest.param(100, marks=pytest.mark.thorough)])
 def test_a_declaration_that_was_written_is_planned_and_released(examples, tmp_path, monkeypatch, run):
     """Whatever is typed: what `init` takes, `check`, `plan` and `release` take; what it refuses leaves no file."""
     monkeypatch.chdir(tmp_path)
