@@ -163,7 +163,7 @@ def test_what_no_draw_keeps_is_refused_before_any_count_is_read_with_noise_as_th
             for how in (Dirichlet(strategy=strategy) for strategy in STRATEGIES)
         ),
     ]
-    monkeypatch.setattr("pymc_dirdp.releases.release._read", lambda *_: pytest.fail("counts were read"))
+    monkeypatch.setattr("pymc_dirdp.releases.release.count_readings", lambda *_: pytest.fail("counts were read"))
     for ask in asked:
         with pytest.raises(UnattainableError, match="its loss is unbounded") as refusal:
             ask()

@@ -128,10 +128,10 @@ def test_floating_point_is_refused(model):
 def test_the_records_are_looked_at_after_the_charge(model, monkeypatch):
     from pymc_dirdp.releases import pairs_drawn
 
-    def broken(_):
+    def broken(*_, **options):
         raise DataError("a value.")
 
-    monkeypatch.setattr(pairs_drawn, "_read", broken)
+    monkeypatch.setattr(pairs_drawn, "tabulate_columns", broken)
     ledger = dirdp.Ledger(TARGET)
     with pytest.raises(DataError, match="charged"):
         dirdp.sample(TARGET, model, ledger=ledger)
