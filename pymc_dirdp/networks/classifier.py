@@ -200,11 +200,7 @@ class Classifier:
         target = class_name(y, target, categories)
         if len(categories[target]) < 2:
             raise ArgumentError(f"Expected categories[{target!r}] to list at least two classes.")
-        if unit is not None and adjacency_by_name(adjacency).records_are_public:
-            raise ArgumentError(
-                "Pass adjacency='add-remove' and n_records=, your guess of the number of records: with unit= it is "
-                "that of the people, who are counted after the charge."
-            )
+        _refuse_public_people(unit=unit, adjacency=adjacency)
         columns, people = _columns(X, y, target=target, categories=categories, unit=unit)
 
         def model_of(frame: Frame) -> pm.Model:
@@ -340,6 +336,15 @@ def _columns(
     columns = {name: column_of(X, name) for name in categories if name != target}
     columns[target] = column_of(X, y) if isinstance(y, str) else y
     return columns, {} if unit is None else {unit: column_of(X, unit)}
+
+
+def _refuse_public_people(*, unit: str | None, adjacency: str) -> None:
+    """Refuse a plan that would need the number of people, which is known after the charge."""
+    if unit is not None and adjacency_by_name(adjacency).records_are_public:
+        raise ArgumentError(
+            "Pass adjacency='add-remove' and n_records=, your guess of the number of records: with unit= it is "
+            "that of the people, who are counted after the charge."
+        )
 
 
 def _placeholder_records(
