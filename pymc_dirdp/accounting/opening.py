@@ -92,6 +92,29 @@ class Sealed[T]:
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
+class Counting[T]:
+    """Records other than those of the model, and how to count them in its tables.
+
+    Attributes
+    ----------
+    records : T
+        **Secret**, or where they are.
+    count : callable
+        Returns the counts of all tables in their order. A function of the trusted core.
+    arrays : tuple of ndarray
+        Arrays that the release treats as public, beside the priors of the tables.
+    has_numbers : bool, default False
+        Whether the records must have the public numbers that the plan states, because it was made without them.
+    """
+
+    records: T
+    count: Callable[[T], Sequence[Integers]]
+    arrays: tuple[NDArray[Any], ...] = ()
+    has_numbers: bool = False
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
 class DrawnTables:
     """What was drawn from the counts of all tables.
 

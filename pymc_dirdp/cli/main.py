@@ -317,7 +317,8 @@ def release(
         if counts_first:
             _refuse_unplannable(facts)
         model = _model(facts, data, number) if counts_first else _made_up(facts, number)
-        from pymc_dirdp.releases.release import Counting, sample_sealed
+        from pymc_dirdp.accounting.opening import Counting
+        from pymc_dirdp.releases.release import sample_sealed
 
         release_plan = saved_plan or _plan(facts, model)
         tables = _tables(facts)

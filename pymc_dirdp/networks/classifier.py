@@ -21,6 +21,7 @@ from scipy.special import expit, log_softmax, logsumexp, softmax
 
 from pymc_dirdp.accounting.budget import check_ledger_type
 from pymc_dirdp.accounting.ledger import Ledger
+from pymc_dirdp.accounting.opening import Counting
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.counting.bounding import checked_bound
 from pymc_dirdp.counting.columns import Categories, Frame, checked_categories, column_of, encode
@@ -38,7 +39,7 @@ from pymc_dirdp.privacy.people import adjacency_by_name
 from pymc_dirdp.releases.opened import Published, open_release
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.plan_types import Plan
-from pymc_dirdp.releases.release import Counting, sample, sample_sealed
+from pymc_dirdp.releases.release import sample, sample_sealed
 from pymc_dirdp.releases.wording import warn_of_repetition
 from pymc_dirdp.sampling.bits import Seed
 from pymc_dirdp.signatures import user_facing

@@ -15,6 +15,7 @@ import pymc as pm
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.subtensor import Subtensor
 
+from pymc_dirdp.accounting.opening import Counting
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, ManyRowsWarning, UnattainableError, UnsupportedModelError, warn
 from pymc_dirdp.inference.joint_rows import multiplications
@@ -53,7 +54,6 @@ from pymc_dirdp.models.without_data import (
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.plan import new_plan
 from pymc_dirdp.releases.plan_types import Plan, PlannedTable, records_name
-from pymc_dirdp.releases.release import Counting
 
 
 @final

@@ -1,17 +1,15 @@
 """Draw a release from a plan and the counts: a DataTree that is safe to publish."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Unpack, final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.budget import check_ledger_type
-from pymc_dirdp.accounting.opening import Sealed, TablesDrawing
-from pymc_dirdp.arrays import Integers
+from pymc_dirdp.accounting.opening import Counting, Sealed, TablesDrawing
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.models.counted import Reading, count_readings
@@ -133,29 +131,6 @@ def sample(
         progressbar=progressbar,
         **planning,
     )
-
-
-@final
-@dataclass(frozen=True, eq=False, repr=False)
-class Counting[T]:
-    """Records other than those of the model, and how to count them in its tables.
-
-    Attributes
-    ----------
-    records : T
-        **Secret**, or where they are.
-    count : callable
-        Returns the counts of all tables in their order. A function of the trusted core.
-    arrays : tuple of ndarray
-        Arrays that the release treats as public, beside the priors of the tables.
-    has_numbers : bool, default False
-        Whether the records must have the public numbers that the plan states, because it was made without them.
-    """
-
-    records: T
-    count: Callable[[T], Sequence[Integers]]
-    arrays: tuple[NDArray[Any], ...] = ()
-    has_numbers: bool = False
 
 
 def sample_sealed(
