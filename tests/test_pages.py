@@ -130,3 +130,9 @@ def test_each_workflow_runs_what_is_there():
     versions = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     listed = re.search(r"python: \[(.*)\]", (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))
     assert re.findall(r"3\.\d+", listed[1]) == versions
+
+
+def test_tests_that_known_vulnerabilities_name_exist():
+    named = set(re.findall(r"`((?:\w+/)?test_\w+\.py)`", PAGES["docs/vulnerabilities.md"]))
+    assert len(named) > 90
+    assert [name for name in sorted(named) if not (ROOT / "tests" / name).is_file()] == []
