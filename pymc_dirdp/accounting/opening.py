@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
 
 
+_USED: set[Receipt] = set()
+"""The receipts that have opened records in this process. Each opens records once."""
+
+
 @final
 class Sealed[T]:
     """Records that are opened once, after the charge, with its receipt.
@@ -63,8 +67,12 @@ class Sealed[T]:
         receipt : Receipt or None
             The receipt of the entry of the ledger.
         """
-        if self.ledger is not None and (receipt is None or not self.ledger.issued(receipt)):
-            raise LedgerError("The ledger was not charged for these records, so they are not read. Please report this.")
+        if self.ledger is not None:
+            if receipt is None or receipt in _USED or not self.ledger.issued(receipt):
+                raise LedgerError(
+                    "The ledger was not charged for these records, so they are not read. Please report this."
+                )
+            _USED.add(receipt)
         kind: type[BaseException]
         arguments: tuple[Any, ...]
         charged = "" if self.ledger is None else " The ledger has been charged, because this error depends on the data."

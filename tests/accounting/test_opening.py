@@ -74,8 +74,13 @@ def test_records_are_opened_once_with_a_receipt_of_this_ledger(charged):
     sealed = Sealed(NUMBERS, ledger)
     assert repr(sealed) == "Sealed(secret)"
     assert sealed.release(lambda records: [records, records], nothing, receipt) == 2
+    # The receipt has been used, and so have the records.
+    for records in (sealed, Sealed(NUMBERS, ledger)):
+        with pytest.raises(LedgerError, match="not charged"):
+            records.release(pytest.fail, nothing, receipt)
+    again = ledger.receipt(ledger.spend(dirdp.PureDP(epsilon=0.1), what="eyes"))
     with pytest.raises(InternalError):
-        sealed.release(lambda records: [records], nothing, receipt)
+        sealed.release(lambda records: [records], nothing, again)
 
 
 def drawing_of(*shapes, rules=None, numbers=None):
