@@ -117,7 +117,7 @@ def test_release_is_the_same(name):
     for place, value in before.items():
         # Solvers of another SciPy, or on another processor, end in other last digits (1e-7 of r was seen); a draw or a
         # count would differ by far more. A bound is flat around its best order, so that moves more than the bound.
-        rtol = 1e-4 if place.endswith("/best_order_at") else 3e-6
+        rtol = 1e-3 if place.endswith("/best_order_at") else 3e-6
         np.testing.assert_allclose(now[place], value, rtol=rtol, atol=1e-300, err_msg=place)
 
 
