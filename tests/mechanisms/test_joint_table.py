@@ -17,6 +17,7 @@ from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.people import Contribution
+from pymc_dirdp.sampling.drawing import SecretCounts
 from pymc_dirdp.texts.grammar import digest, to_lines
 from tests.planned import planned_sample
 
@@ -128,8 +129,9 @@ def test_tables_are_drawn_with_one_radius(sampler):
 
     def together():
         first, *others = tables
-        drawn = first.draw_together(others, counts, sampler=sampler, random_seed=rng)
-        return max(abs(out.values[0, 0] - x[0]) for out, x in zip(drawn, counts, strict=True))
+        drawings = first.prepare_together(others, sampler=sampler, random_seed=rng)
+        drawn = (drawing.of(SecretCounts(x))[0] for drawing, x in zip(drawings, counts, strict=True))
+        return max(abs(noisy[0] - x[0]) for noisy, x in zip(drawn, counts, strict=True))
 
     def apart():
         return max(
