@@ -19,6 +19,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.privacy.curves import LossCurves
+from pymc_dirdp.sampling.drawing import DirichletDrawing
 from tests.planned import planned_sample
 
 LIMIT = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -142,7 +143,7 @@ def test_what_depends_on_data_is_refused_after_the_charge_and_what_does_not_befo
 def test_nothing_is_released_when_nothing_is_recorded(tmp_path, monkeypatch):
     ledger = Ledger(LIMIT, tmp_path / "budget.db")
     drawn = []
-    monkeypatch.setattr(dirdp.mechanisms.DirichletMechanism, "sample", lambda *args, **kwargs: drawn.append(1))
+    monkeypatch.setattr(DirichletDrawing, "check", lambda *_: drawn.append(1))
     (tmp_path / "budget.db").unlink()
     with pytest.raises(dirdp.errors.LedgerError, match="missing"):
         dirdp.sample(TENTH, model(), ledger=ledger)

@@ -114,13 +114,14 @@ def test_columns_of_an_engine(tmp_path, monkeypatch):
     frame.write_parquet(tmp_path / "ages.parquet")
     seen = []
 
-    def released(self, between, *, random_seed=None):
-        seen.append(np.array(between).tolist())
+    def drawn(self, tables):
+        seen.extend(table.secret_cells.tolist() for table in tables)
         return (0,)
 
-    monkeypatch.setattr(choosing.QuantilesMechanism, "release", released)
+    monkeypatch.setattr(EdgesDrawing, "of", drawn)
     for records in (None, frame.lazy(), duckdb.from_arrow(frame.to_arrow()), tmp_path / "ages.parquet"):
         choose(records)
+    assert len(seen) == 4
     assert seen == seen[:1] * 4
     book = ledger()
     for wrong, said in (

@@ -12,11 +12,10 @@ import pymc_dirdp as dirdp
 from examples.own_mechanism import BinomialMechanism
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometric
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.mechanisms.registry import registered
 from pymc_dirdp.releases.draws import draw_shares
 from pymc_dirdp.releases.opened import open_release
+from pymc_dirdp.sampling.drawing import AddedNoise
 from tests.planned import planned_sample
 
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
@@ -45,9 +44,7 @@ def geometric(model, draws, **options):
 
 def publishing(monkeypatch, noisy):
     """Every noise mechanism publishes this table, whatever the counts are."""
-    monkeypatch.setattr(
-        NoisyCounts, "draw", lambda *_, **__: NoisyTable({"noisy_counts": np.array(noisy, dtype=float)})
-    )
+    monkeypatch.setattr(AddedNoise, "_drawn", lambda *_: [np.array(noisy, dtype=float)])
 
 
 CASES = {
