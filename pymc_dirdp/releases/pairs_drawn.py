@@ -111,8 +111,9 @@ def sample_pairs(
         raise UnattainableError(f"The plan does not satisfy {plan.guarantee}, so nothing was drawn. Plan again.")
     mechanism, source = plan.mechanism, randomness(random_seed, sampler="exact")
     sealed = Sealed(source_of(model.rvs_to_values[model[RECORDS]]), ledger)
-    with Bar(1, "noise", shown=progressbar):
+    with Bar(1, "noise", shown=progressbar) as bar:
         drawing = mechanism.prepare(Bits(None if random_seed is None else generator(random_seed)))
+        bar.advance()
     warn_if_seeded("release", random_seed=random_seed)
     receipt = None
     if ledger is not None:
@@ -123,8 +124,9 @@ def sample_pairs(
     for choice in plan.after:
         choice.mark_released()
     count = partial(tabulate_columns, tables=mechanism.tables, lengths=mechanism.lengths)
-    with Bar(1, "tables", shown=progressbar):
+    with Bar(1, "tables", shown=progressbar) as bar:
         counts = sealed.release(count, drawing.of, receipt)
+        bar.advance()
     identity = secrets.token_hex(16) if random_seed is None else digest(facts_of({"counts": counts}))[:32]
     return tree_of_pairs(remembered(PairsRelease(plan, source, identity, receipt, counts)))
 

@@ -188,8 +188,9 @@ def sample_sealed(
         warn_of_repetition(tables)
     for choice in plan.after:
         choice.mark_released()
-    with Bar(1, "release", shown=progressbar):
+    with Bar(1, "release", shown=progressbar) as bar:
         drawn = sealed.release(count, drawing.of, receipt)
+        bar.advance()
     if drawn.ranked is not None:
         warn_of_ranking(tables, *drawn.ranked)
     outputs = {part.table.name: _output(part, drawn.arrays[part.table.name]) for part in plan.parts}

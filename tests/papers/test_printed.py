@@ -13,6 +13,8 @@ from printed_p1 import (
     p1_gaussian_sigma,
     p1_laplace_renyi,
     p1_laplace_scale,
+    p1_sample_size,
+    p1_theorem_2,
     unknown_shares_kl,
 )
 from printed_p2 import (
@@ -42,6 +44,7 @@ from pymc_dirdp.papers import p2_theorem_1, p2_theorem_2, p4_ilap_mech, p4_lap_m
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.hellinger_distributions import hellinger_distance
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
+from pymc_dirdp.planning.draw_error import DrawError
 
 # P1: noise, clipping, and expected divergences from unknown shares.
 
@@ -305,3 +308,16 @@ def test_data_are_never_shown():
             p1_equation_4(**({"p": [0.5, 0.5], "frequencies": [0.5, 0.5], "y": [0.5, 0.5]} | wrong))
     with pytest.raises(DataError, match="finite"):
         p1_equation_12([1.0, np.inf])
+
+
+def test_sample_size_is_where_theorem_2_begins_to_guarantee():
+    n = p1_sample_size(eta=0.1, probability=0.05, order=5, epsilon=0.5, d=6)
+    r = dirdp.papers.p1_theorem_1_concentration(order=5, epsilon=0.5)
+    alpha = 1 + 16 * r
+    assert p1_theorem_2(eta=0.1, beta=n * r, alpha=alpha, d=6) <= 0.05
+    fewer = (n - 1) * r
+    with_fewer = math.exp(-fewer * 0.01 / (2 * 2.1 * 4.3))
+    assert with_fewer > 0.05 or fewer < 6 * alpha / math.expm1(0.05)
+    # The exact tail needs far fewer.
+    p = np.full(6, 1 / 6)
+    assert DrawError.of_mechanism(p, n // 4, np.full(6, alpha), r).tail(0.1) < 0.05
