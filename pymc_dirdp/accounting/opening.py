@@ -87,8 +87,8 @@ class Sealed[T]:
             kind, arguments = type(error), error.args
         except OSError as error:
             # Its own text may quote a record; that of the operating system does not.
-            reason = "The file cannot be read." if error.errno is None else os.strerror(error.errno)
-            kind, arguments = OSError, (error.errno or 0, f"{reason}{charged}", error.filename)
+            reason = "The file cannot be read" if error.errno is None else os.strerror(error.errno)
+            kind, arguments = OSError, (error.errno or 0, f"{reason}.{charged}" if charged else reason, error.filename)
         except MemoryError:
             # NumPy's text has the shape of an array, which may be a private number of records.
             kind, arguments = MemoryError, (f"There is not enough memory to count these records.{charged}",)

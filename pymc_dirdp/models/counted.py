@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import MAX_RECORDS
-from pymc_dirdp.counting.counts import live_bound
+from pymc_dirdp.counting.counts import live_bound, tabulate
 from pymc_dirdp.errors import DataError
 
 type Source = Callable[[], Any]
@@ -382,9 +382,7 @@ class AnswersReading:
 
     def counts(self) -> Integers:
         """**Secret**: the number of records in each cell."""
-        counts = np.zeros(self.shape, dtype=np.int64)
-        np.add.at(counts, self.cells(), 1)
-        return counts
+        return tabulate(self.cells(), self.shape)
 
     def _codes(self, values: NDArray[Any]) -> Integers:
         """The position of each observation among the values, or an error that shows none of them."""
@@ -443,9 +441,7 @@ class JointReading:
 
     def counts(self) -> Integers:
         """**Secret**: the number of people in each cell."""
-        counts = np.zeros(self.shape, dtype=np.int64)
-        np.add.at(counts, self.cells(), 1)
-        return counts
+        return tabulate(self.cells(), self.shape)
 
 
 @final

@@ -171,7 +171,8 @@ class Classifier:
         X : data frame or mapping of str to one-dimensional array
             The features.
         y, categories, target, structure, prior, unit, contribution
-            As in :func:`pymc_dirdp.naive_bayes`.
+            As in :func:`pymc_dirdp.naive_bayes`. With `unit` pass `adjacency="add-remove"`, because the number of
+            people is counted after the charge.
         adjacency, n_records, after
             As in :func:`pymc_dirdp.sample`.
         mechanism : str or Marginals, default "auto"

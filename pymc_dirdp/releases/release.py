@@ -170,7 +170,7 @@ def sample_sealed(
     counting = _observed(tables, model, plan) if counting is None else counting
     sealed, count = Sealed(counting.records, ledger), counting.count
     drawing = _prepared(plan, counting, random_seed)
-    # No frame of an error refers to the records.
+    # The frame of this function does not refer to the records when they are opened.
     del counting
     warn_if_seeded("release", random_seed=random_seed)
     receipt = None

@@ -1,7 +1,7 @@
 """The last steps with counts in hand: check them, and add noise or draw from a Dirichlet distribution.
 
 This file is part of the trusted core, see the page on the threat model. Everything else about a draw, the noise
-included, is prepared before the records are opened, and is public or independent of them.
+included, is prepared before the records are opened. It is public, or independent of the records.
 """
 
 import abc
@@ -29,8 +29,8 @@ Published = NewType("Published", np.ndarray[Any, np.dtype[np.float64]])
 class SecretCounts:
     """The counts of records in each cell of a table. **Secret**.
 
-    They are no array, so no function of arrays takes them by mistake. They cannot be shown, compared, copied or
-    pickled. The files of the trusted core alone use `secret_cells`; a test finds any other use.
+    They are not an array, so functions of arrays do not accept them. They cannot be shown, compared, copied or
+    pickled. Only files of the trusted core use `secret_cells`, and a test enforces this.
 
     Parameters
     ----------
@@ -52,10 +52,10 @@ class SecretCounts:
         return "SecretCounts(secret)"
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("Secret counts are no array. Only a drawing reads them.")
+        raise TypeError("Secret counts are not an array. Only a drawing reads them.")
 
     def __eq__(self, other: object) -> bool:
-        raise TypeError("Secret counts cannot be compared, because the answer tells something about them.")
+        raise TypeError("Secret counts cannot be compared, because the answer would reveal something about them.")
 
     __hash__ = None  # type: ignore[assignment]
 
