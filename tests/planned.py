@@ -2,7 +2,9 @@
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.models.observations import find_observations, read_counts
+from pymc_dirdp.models.privacy_unit import unit_options
 from pymc_dirdp.models.tables import root_model
+from pymc_dirdp.models.whose_records import tables_and_people
 
 
 def planned_sample(guarantee, model=None, *, random_seed=None, ledger=None, progressbar=True, **planning):
@@ -17,3 +19,9 @@ def counts_of(model):
     """The secret counts of each table of a model, by name, as a release reads them."""
     root = root_model(model)
     return {table.name: read_counts(find_observations([table], root)) for table in dirdp.tables(root)}
+
+
+def read_people(model, adjacency="replace-one", **said):
+    """The tables of a model and whose records they hold, by what a user says."""
+    nothing = {"unit": None, "contribution": None, "public": (), "disjoint": None}
+    return tables_and_people(root_model(model), unit_options(**nothing | said, adjacency=adjacency))

@@ -13,6 +13,7 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.releases.opened import open_release
+from tests.planned import read_people
 
 GUARANTEE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 RNG = np.random.default_rng(9)
@@ -38,18 +39,19 @@ def model_of(**observed):
     return model
 
 
-def contributed(plan):
-    return [part.mechanism.contributed.records for part in plan.parts]
+def read(model, **said):
+    """Whose records a plan protects, and how many records of a person there are in each table."""
+    found = read_people(model, "add-remove", **said).reading
+    return found, [contribution.records for _, contribution in found.contributions]
 
 
 def test_the_plan_protects_the_unit_that_was_counted():
-    plan = dirdp.plan(GUARANTEE, model_of(n=counted()), **ADD_REMOVE)
-    assert contributed(plan) == [3]
-    assert "every patient (a column of the records; at most 3 records of each, chosen at random" in plan.protected
-    assert "how many of them there are is private, and so is the number of records" in plan.protected
-    by_hand = dirdp.plan(GUARANTEE, model_of(n=np.asarray(counted())), contribution=3, **ADD_REMOVE)
-    assert plan.parts[0].mechanism == by_hand.parts[0].mechanism
-    assert "patient" not in by_hand.protected
+    found, contributed = read(model_of(n=counted()))
+    assert contributed == [3]
+    assert "every patient (a column of the records; at most 3 records of each, chosen at random" in found.protected
+    assert "how many of them there are is private, and so is the number of records" in found.protected
+    by_hand, same = read(model_of(n=np.asarray(counted())), contribution=3)
+    assert (same, "patient" in by_hand.protected) == (contributed, False)
     # The number of records is private, unless it is the number of units.
     single = counted(1)
     plan = dirdp.plan(GUARANTEE, model_of(n=single))
@@ -77,46 +79,39 @@ def test_contradictions(observed, planning, message):
         dirdp.plan(GUARANTEE, model_of(**observed()), **planning)
 
 
-def test_another_table_needs_a_word():
-    model = model_of(n=counted(), m=np.array([4, 5]))
-    assert contributed(dirdp.plan(GUARANTEE, model, contribution=4, **ADD_REMOVE)) == [4, 4]
-
-
-def test_parts_and_sums_of_counts_are_as_bounded_as_they_are():
+def test_what_else_knows_the_unit():
+    """Parts, sums, copies of the model, and two arrays of one table, which add up; another table needs a word."""
     table = counted(variables=("ward", "ill"))
-    for counts in (table[0], table.sum(axis=0), counted().astype(float)):
-        assert contributed(dirdp.plan(GUARANTEE, model_of(n=counts), **ADD_REMOVE)) == [3]
-
-
-def test_one_cell_knows_the_unit_and_two_arrays_of_one_table_add_up():
-    """Found by attack: one cell was a plain number, so a plan for a Binomial of it took each record for a person."""
-    counts = counted(2, ["ward"])
-    with pm.Model() as model:
-        pm.Binomial("k", n=counts.sum(), p=pm.Beta("q", 1, 1), observed=counts[0])
-    assert contributed(dirdp.plan(GUARANTEE, model, **ADD_REMOVE)) == [2]
+    with pm.Model() as free:
+        pm.Multinomial("n", n=600, p=pm.Dirichlet("p_n", np.ones(3)))
+    models = [model_of(n=counts) for counts in (table[0], table.sum(axis=0), counted().astype(float))]
+    for model in (*models, model_of(n=counted()).copy(), pm.observe(free, {"n": counted()})):
+        assert read(model)[1] == [3]
+    assert read(model_of(n=counted(), m=np.array([4, 5])), contribution=4)[1] == [4, 4]
     with pm.Model() as model:
         p = pm.Dirichlet("p", np.ones(3))
         for name in ("monday", "tuesday"):
             counts = counted(2)
             pm.Multinomial(name, n=counts.sum(), p=p, observed=counts)
-    assert contributed(dirdp.plan(GUARANTEE, model, **ADD_REMOVE)) == [4]
+    assert read(model)[1] == [4]
 
 
-def test_the_knowledge_survives_copies_of_the_model():
-    with pm.Model() as free:
-        pm.Multinomial("n", n=600, p=pm.Dirichlet("p_n", np.ones(3)))
-    for other in (model_of(n=counted()).copy(), pm.observe(free, {"n": counted()})):
-        assert contributed(dirdp.plan(GUARANTEE, other, **ADD_REMOVE)) == [3]
+def test_one_cell_knows_the_unit():
+    """Found by attack: one cell was a plain number, so a plan for a Binomial of it took each record for a person."""
+    counts = counted(2, ["ward"])
+    with pm.Model() as model:
+        pm.Binomial("k", n=counts.sum(), p=pm.Beta("q", 1, 1), observed=counts[0])
+    assert read(model)[1] == [2]
 
 
 def test_a_plan_is_that_of_a_model_with_the_same_people():
     model, plain = model_of(n=counted()), model_of(n=np.asarray(counted()))
     plan = dirdp.plan(GUARANTEE, model, **ADD_REMOVE)
-    with pytest.raises(dirdp.errors.UnsupportedModelError, match="whose records they are"):
-        dirdp.sample(plan, plain)
     other = dirdp.plan(GUARANTEE, plain, contribution=3, **ADD_REMOVE)
-    with pytest.raises(dirdp.errors.UnsupportedModelError, match="whose records they are"):
-        dirdp.sample(other, model)
+    assert plan.parts[0].mechanism == other.parts[0].mechanism
+    for one, another in ((plan, plain), (other, model)):
+        with pytest.raises(dirdp.errors.UnsupportedModelError, match="whose records they are"):
+            dirdp.sample(one, another)
     four = dirdp.plan(GUARANTEE, model_of(n=counted(4)), **ADD_REMOVE)
     assert dirdp.sample(four, model).posterior.sizes["draw"] == 1  # What is protected is more than it has to be.
     with pytest.raises(dirdp.errors.ArgumentError, match="less than the 4"):
@@ -141,54 +136,52 @@ def test_report_file_and_verification_say_it(tmp_path, edited):
 def test_a_network_is_planned_for_its_units():
     structure = {"ward": [], "ill": ["ward"]}
     model = dirdp.bayesian_network(RECORDS, structure, categories=CATEGORIES, unit="patient", contribution=2)
-    plan = dirdp.plan(GUARANTEE, model, **ADD_REMOVE)
-    assert contributed(plan) == [2, 2]
-    assert "every patient" in plan.protected
+    found, contributed = read(model)
+    assert contributed == [2, 2]
+    assert "every patient" in found.protected
     with pytest.raises(dirdp.errors.ArgumentError, match="add-remove"):
         dirdp.plan(GUARANTEE, model)
     counts = [model.rvs_to_values[variable].eval() for variable in model.observed_RVs]
     np.testing.assert_array_equal(counts[0], counts[1].sum(axis=1))
     per_patient = np.unique(RECORDS["patient"], return_counts=True)[1]
     assert counts[0].sum() == np.minimum(per_patient, 2).sum()
-    bayes = dirdp.naive_bayes(RECORDS, "ill", categories=CATEGORIES, unit="patient", contribution=1)
-    assert dirdp.plan(GUARANTEE, bayes).parts[0].n_records == len(per_patient)
+    bayes = read_people(dirdp.naive_bayes(RECORDS, "ill", categories=CATEGORIES, unit="patient", contribution=1))
+    assert bayes.n_records(bayes.tables[0]) == len(per_patient)
     with pytest.raises(dirdp.errors.ArgumentError, match="Leave counts= out"):
         dirdp.bayesian_network(
             RECORDS | {"k": [1] * 2000}, structure, categories=CATEGORIES, counts="k", unit="patient", contribution=2
         )
 
 
-# What may be observed in the place of counts: forms that know the unit, and forms that have lost it.
+# What may be observed in the place of counts: forms that know the unit, forms that were computed, and forms that have
+# lost it.
 
-BOUNDED = {
-    "a copy": lambda counts: counts.copy(),
-    "a deep copy": copy.deepcopy,
-    "from a pickle": lambda counts: pickle.loads(pickle.dumps(counts)),
-    "a view": lambda counts: counts.view(),
-    "a slice": lambda counts: counts[:],
-    "as any array": np.asanyarray,
-    "a constant": pytensor.tensor.constant,
+FORMS = {
+    "a copy": (lambda counts: counts.copy(), "known"),
+    "a deep copy": (copy.deepcopy, "known"),
+    "from a pickle": (lambda counts: pickle.loads(pickle.dumps(counts)), "known"),
+    "a view": (lambda counts: counts.view(), "known"),
+    "a slice": (lambda counts: counts[:], "known"),
+    "as any array": (np.asanyarray, "known"),
+    "a constant": (pytensor.tensor.constant, "known"),
+    "computed": (lambda counts: counts * 1, "computed"),
+    "taken": (lambda counts: counts.take([0, 1, 2]), "computed"),
+    "a copy by NumPy": (lambda counts: np.array(counts, subok=True), "computed"),
+    "pm.Data": (lambda counts: pm.Data("data", counts), "lost"),
+    "pm.Data of doubles": (lambda counts: pm.Data("data", np.asarray(counts, dtype=float)), "lost"),
+    "shared": (pytensor.shared, "lost"),
+    "xarray": (xr.DataArray, "lost"),
+    "a column of pandas": (lambda counts: pd.DataFrame({"n": counts})["n"], "lost"),
+    "Polars": (lambda counts: pl.Series(np.asarray(counts)).to_numpy(), "lost"),
+    "NumPy": (np.asarray, "lost"),
+    "NumPy, in 32 bits": (lambda counts: np.asarray(counts, dtype=np.int32), "lost"),
+    "a plain view": (lambda counts: counts.view(np.ndarray), "lost"),
+    "one by one": (lambda counts: np.fromiter(counts, dtype=int), "lost"),
+    "a list": (lambda counts: counts.tolist(), "lost"),
+    "a list of cells": (list, "lost"),
+    "turned round": (lambda counts: np.asarray(counts)[::-1], "lost"),
 }
-REFUSED = {
-    "computed": lambda counts: counts * 1,
-    "taken": lambda counts: counts.take([0, 1, 2]),
-    "a copy by NumPy": lambda counts: np.array(counts, subok=True),
-}
-LOST = {
-    "pm.Data": lambda counts: pm.Data("data", counts),
-    "pm.Data of doubles": lambda counts: pm.Data("data", np.asarray(counts, dtype=float)),
-    "shared": pytensor.shared,
-    "xarray": xr.DataArray,
-    "a column of pandas": lambda counts: pd.DataFrame({"n": counts})["n"],
-    "Polars": lambda counts: pl.Series(np.asarray(counts)).to_numpy(),
-    "NumPy": np.asarray,
-    "NumPy, in 32 bits": lambda counts: np.asarray(counts, dtype=np.int32),
-    "a plain view": lambda counts: counts.view(np.ndarray),
-    "one by one": lambda counts: np.fromiter(counts, dtype=int),
-    "a list": lambda counts: counts.tolist(),
-    "a list of cells": list,
-    "turned round": lambda counts: np.asarray(counts)[::-1],
-}
+OF_LOST = "same numbers as counts of at most 3 records of each 'patient'"
 
 
 def multinomial(counts, form):
@@ -199,83 +192,60 @@ def multinomial(counts, form):
     return model
 
 
-WITHOUT_N = {"adjacency": "add-remove", "mechanism": "geometric"}
+@pytest.mark.parametrize("called", FORMS)
+def test_forms_of_counts(called):
+    """Found by attack: the plan said that every record is another person's."""
+    form, becomes = FORMS[called]
+    counts = counted()
+    model = multinomial(counts, form)
+    if becomes == "known":
+        assert "every patient" in read(model)[0].protected
+    elif becomes == "computed":
+        with pytest.raises(dirdp.errors.ArgumentError, match="computed from counts of at most 3 records of each 'pat"):
+            read(model)
+    else:
+        with pytest.raises(dirdp.errors.DataError, match=OF_LOST) as found:
+            dirdp.plan(GUARANTEE, model, **NOISY)
+        assert "has been charged" not in str(found.value)
+        assert not any(str(number) in str(found.value) for number in np.asarray(counts))
+        assert read(model, contribution=3)[1] == [3]
+
+
+NOISY = ADD_REMOVE | {"mechanism": "geometric"}
 VERBS = {
-    "plan": lambda model, ledger, **said: dirdp.plan(GUARANTEE, model, **said, **WITHOUT_N, n_records=800),
-    "sample": lambda model, ledger, **said: dirdp.sample(
-        GUARANTEE, model, ledger=ledger, **said, **WITHOUT_N, n_records=800
-    ),
+    "sample": lambda model, **said: dirdp.sample(GUARANTEE, model, **NOISY, **said),
     "sample by a plan": lambda model, ledger, **said: dirdp.sample(
-        dirdp.plan(GUARANTEE, multinomial(np.array([300, 300, 200]), list), **said, **WITHOUT_N, n_records=800),
-        model,
-        ledger=ledger,
+        dirdp.plan(GUARANTEE, multinomial(np.array([300, 300, 200]), list), **said, **NOISY), model, ledger=ledger
     ),
-    "private_model": lambda model, ledger, **said: dirdp.private_model(
-        GUARANTEE, model, ledger=ledger, **{"contribution": 1} | said, **WITHOUT_N
-    ),
-    "plan of any model": lambda model, ledger, **said: dirdp.plan(
-        GUARANTEE, model, any_model=True, **{"contribution": 1} | said, **WITHOUT_N
+    "private_model": lambda model, **said: dirdp.private_model(
+        GUARANTEE, model, adjacency="add-remove", mechanism="geometric", **{"contribution": 1} | said
     ),
 }
 
 
-@pytest.mark.parametrize("form", BOUNDED.values(), ids=BOUNDED)
-def test_forms_that_know_the_unit(form):
-    counts = counted()
-    assert "every patient" in dirdp.plan(GUARANTEE, multinomial(counts, form), **ADD_REMOVE).protected
-
-
-@pytest.mark.parametrize("form", REFUSED.values(), ids=REFUSED)
-def test_forms_that_were_computed(form):
-    counts = counted()
-    with pytest.raises(dirdp.errors.ArgumentError, match="computed from counts of at most 3 records of each 'patient'"):
-        dirdp.plan(GUARANTEE, multinomial(counts, form), **ADD_REMOVE)
-
-
-# Every form for the plan, and two for every verb.
-FORMS = [
-    pytest.param(form, verb, id=f"{name} {verb}")
-    for name, form in LOST.items()
-    for verb in VERBS
-    if verb == "plan" or name in ("a list", "NumPy")
-]
-
-
-@pytest.mark.parametrize(("form", "verb"), FORMS)
-def test_forms_that_have_lost_the_unit_are_refused_after_the_charge(form, verb):
-    """Found by attack: the plan said that every record is another person's."""
+@pytest.mark.parametrize("verb", VERBS)
+def test_counts_that_have_lost_the_unit_are_refused_after_the_charge(verb):
     counts, ledger = counted(), dirdp.Ledger(GUARANTEE, adjacency="add-remove")
-    model = multinomial(counts, form)
-    with pytest.raises(
-        dirdp.errors.DataError, match="same numbers as counts of at most 3 records of each 'pat"
-    ) as found:
-        VERBS[verb](model, ledger)
-    charged = not verb.startswith("plan")
-    assert len(ledger.entries()) == charged
-    assert ("has been charged" in str(found.value)) == charged
-    assert not any(str(number) in str(found.value) for number in np.asarray(counts))
+    model = multinomial(counts, list)
+    with pytest.raises(dirdp.errors.DataError, match=f"(?s){OF_LOST}.*has been charged"):
+        VERBS[verb](model, ledger=ledger)
+    assert len(ledger.entries()) == 1
     # The way out.
-    VERBS[verb](model, None, contribution=3)
+    VERBS[verb](model, ledger=None, contribution=3)
 
 
-@pytest.mark.parametrize("verb", ["plan", "sample"])
-def test_numbers_of_other_people_are_released_as_what_they_are(verb):
-    counts = counted()
-    model = multinomial(counts, LOST["NumPy"])
-    VERBS[verb](model, None, contribution=1)
-    other = np.asarray(counts) + [1, 0, 0]
-    VERBS[verb](multinomial(other, list), None)
+def test_numbers_of_other_people_are_released_as_what_they_are():
+    counts, single = counted(), counted(1)
     # A bound of one record loses nothing.
-    single = counted(1)
-    VERBS[verb](multinomial(single, LOST["NumPy"]), None)
+    for numbers, said in ((counts, {"contribution": 1}), (np.asarray(counts) + [1, 0, 0], {}), (single, {})):
+        dirdp.sample(dirdp.plan(GUARANTEE, model := multinomial(numbers, np.asarray), **NOISY, **said), model)
 
 
 def test_a_sum_and_the_counts_of_one_category_in_each_row_have_lost_the_unit_too():
     counts = counted(variables=("ward", "ill"))
-    with pytest.raises(dirdp.errors.DataError, match="at most 3 records of each 'patient'"):
-        VERBS["plan"](multinomial(np.asarray(counts).sum(axis=0), list), None)
     with pm.Model() as model:
         p = pm.Beta("p", 1, 1, shape=2)
         pm.Binomial("ill", n=np.asarray(counts).sum(axis=1), p=p, observed=np.asarray(counts)[:, 0])
-    with pytest.raises(dirdp.errors.DataError, match="'ill' has the same numbers"):
-        VERBS["plan"](model, None)
+    for one in (multinomial(np.asarray(counts).sum(axis=0), list), model):
+        with pytest.raises(dirdp.errors.DataError, match="at most 3 records of each 'patient'"):
+            dirdp.plan(GUARANTEE, one, **NOISY)

@@ -1,5 +1,3 @@
-from functools import partial
-
 import numpy as np
 import pymc as pm
 import pytensor
@@ -11,142 +9,74 @@ from pymc_dirdp.models.observations import find_observations, read_counts, total
 from pymc_dirdp.models.tables import tables
 from tests.planned import counts_of
 
-RNG = np.random.default_rng(20)
-VECTOR = np.array([3, 0, 7, 2])
-ROWS = RNG.integers(0, 9, size=(5, 4))  # many rows that share p, or one for each row of p
-BLOCK = RNG.integers(0, 9, size=(2, 3, 4))
-CODES = RNG.integers(0, 4, size=(6, 2, 3))
-BITS = RNG.integers(0, 2, size=(6, 2, 3))
-TRIALS = RNG.integers(4, 9, size=(2, 3))
-SUCCESSES = RNG.integers(0, 5, size=(6, 2, 3))
-GROUP = np.array([0, 2, 2, 1])
-
-
-def tally(codes, d=4):
-    """Codes as indicators: one more axis."""
-    return (np.asarray(codes)[..., None] == np.arange(d)).astype(int)
-
-
-def pairs(successes, trials):
-    successes, trials = np.broadcast_arrays(successes, trials)
-    return np.stack([successes, trials - successes], axis=-1)
-
-
-def simplex(*rows):
-    return pm.Dirichlet("p", np.ones((*rows, 4)))
-
-
-def beta(*rows):
-    return pm.Beta("b", 1, 2, shape=rows)
-
 
 def data(values, name="x"):
     return pm.Data(name, np.asarray(values))
 
 
-def nested():
-    with pm.Model("sub"):
-        multinomial(n=12, p=simplex(), observed=data(VECTOR))
+def simplex(*shape):
+    return pm.Dirichlet("p", np.ones(shape))
 
 
-multinomial, categorical = partial(pm.Multinomial, "y"), partial(pm.Categorical, "y")
-binomial, bernoulli = partial(pm.Binomial, "y"), partial(pm.Bernoulli, "y")
-dirichlet_multinomial, beta_binomial = partial(pm.DirichletMultinomial, "y"), partial(pm.BetaBinomial, "y")
-BOTH = np.stack([BLOCK[0], BLOCK[0, :, ::-1]])
-# Each model, and its counts by hand.
-CASES = [
-    (lambda: multinomial(n=12, p=simplex(), observed=VECTOR), VECTOR),
-    (lambda: multinomial(n=ROWS.sum(-1), p=simplex(), observed=ROWS), ROWS.sum(0)),
-    (lambda: multinomial(n=12, p=simplex(), observed=[VECTOR, VECTOR[::-1]]), VECTOR + VECTOR[::-1]),
-    (lambda: multinomial(n=ROWS.sum(-1), p=simplex(5), observed=ROWS), ROWS),
-    (lambda: multinomial(n=BLOCK.sum(-1), p=simplex(2, 3), observed=BLOCK), BLOCK),
-    (lambda: multinomial(n=BLOCK.sum(-1), p=simplex(3), observed=BLOCK), BLOCK.sum(0)),
-    (lambda: multinomial(n=BLOCK.sum(-1), p=simplex(2)[:, None, :], observed=BLOCK), BLOCK.sum(1)),
-    (lambda: multinomial(n=(x := data(ROWS)).sum(axis=-1), p=simplex(), observed=x), ROWS.sum(0)),
-    (lambda: multinomial(n=data(ROWS.sum(-1) * 1.0, "n"), p=simplex(5), observed=data(ROWS * 1.0)), ROWS),
-    (lambda: multinomial(n=0, p=simplex(), observed=np.zeros(4, dtype=int)), np.zeros(4)),
-    (lambda: multinomial(n=ROWS.sum(-1), p=simplex(1), observed=ROWS), ROWS.sum(0, keepdims=True)),
-    (
-        lambda: multinomial(n=ROWS[:4].sum(-1), p=simplex(3)[GROUP], observed=ROWS[:4]),
-        [ROWS[0], ROWS[3], ROWS[1] + ROWS[2]],
-    ),
-    (nested, VECTOR),
-    (lambda: categorical(p=simplex(), observed=CODES[:, 0, 0]), tally(CODES[:, 0, 0]).sum(0)),
-    (lambda: categorical(p=simplex(), observed=2), tally(2)),
-    (lambda: categorical(p=simplex(), observed=data(CODES)), tally(CODES).sum((0, 1, 2))),
-    (lambda: categorical(p=simplex(2, 3), observed=CODES), tally(CODES).sum(0)),
-    (lambda: categorical(p=simplex(6, 3)[:, None], observed=CODES * 1.0), tally(CODES).sum(1)),
-    (lambda: categorical(p=simplex(1, 3), observed=CODES), tally(CODES).sum((0, 1))[None]),
-    (lambda: categorical(p=simplex(2), observed=np.zeros((0, 2), dtype=int)), np.zeros((2, 4))),
-    (lambda: binomial(n=10, p=beta(), observed=3), [3, 7]),
-    (lambda: binomial(n=TRIALS, p=beta(), observed=SUCCESSES), pairs(SUCCESSES, TRIALS).sum((0, 1, 2))),
-    (lambda: binomial(n=data(TRIALS, "n"), p=beta(2, 3), observed=data(SUCCESSES[0])), pairs(SUCCESSES[0], TRIALS)),
-    (
-        lambda: binomial(n=data(TRIALS * 1.0, "n"), p=beta(6)[:, None, None], observed=SUCCESSES),
-        pairs(SUCCESSES, TRIALS).sum((1, 2)),
-    ),
-    (lambda: binomial(n=8, p=beta(6, 3)[:, None], observed=data(SUCCESSES * 1.0)), pairs(SUCCESSES, 8).sum(1)),
-    (lambda: binomial(n=8, p=beta(2, 1), observed=SUCCESSES), pairs(SUCCESSES, 8).sum((0, 2))[:, None]),
-    (lambda: binomial(n=[5, 6, 7, 8], p=beta(3)[GROUP], observed=[1, 2, 3, 4]), [[1, 4], [4, 4], [5, 8]]),
-    (lambda: bernoulli(p=beta(), observed=data(BITS.astype(bool))), pairs(BITS, 1).sum((0, 1, 2))),
-    (lambda: bernoulli(p=beta(3), observed=BITS), pairs(BITS, 1).sum((0, 1))),
-    (lambda: bernoulli(p=beta(3), observed=np.zeros((0, 3), dtype=int)), np.zeros((3, 2))),
-    (lambda: dirichlet_multinomial(n=12, a=[1, 2, 3, 4], observed=VECTOR), VECTOR),
-    (lambda: dirichlet_multinomial(n=data(ROWS.sum(-1), "n"), a=[1, 2, 3, 4], observed=data(ROWS)), ROWS),
-    (lambda: dirichlet_multinomial(n=BLOCK.sum(-1), a=np.ones((3, 4)), observed=BLOCK), BLOCK),
-    (lambda: dirichlet_multinomial(n=BLOCK[0].sum(-1), a=np.ones(4), observed=BOTH), BOTH),
-    (lambda: beta_binomial(n=10, alpha=2, beta=3, observed=3), [3, 7]),
-    (
-        lambda: beta_binomial(n=TRIALS, alpha=[1, 2, 3], beta=4, observed=data(SUCCESSES[0] * 1.0)),
-        pairs(SUCCESSES[0], TRIALS),
-    ),
-]
+def beta(*shape):
+    return pm.Beta("b", 1, 2, shape=shape)
 
 
-@pytest.mark.parametrize(("build", "expected"), CASES)
-def test_counts_by_hand(build, expected):
+def counted(observed, n, rows=(), **options):
+    pm.Multinomial("y", n=n, p=simplex(*rows, 3), observed=observed, **options)
+
+
+def tried(observed, n, rows=(), name="y"):
+    pm.Binomial(name, n=n, p=beta(*rows), observed=observed)
+
+
+def recorded(observed, rows=()):
+    pm.Categorical("y", p=simplex(*rows, 3), observed=observed)
+
+
+def tossed(observed, rows=(), **options):
+    pm.Bernoulli("y", p=beta(*rows), observed=observed, **options)
+
+
+def facts(build):
+    """What is read of the only observed variable of a model."""
     with pm.Model() as model:
         build()
-    (table,) = tables(model)
-    counts = counts_of(model)[table.name]
-    assert counts.dtype == np.int64
-    assert counts.shape == table.shape
-    np.testing.assert_array_equal(counts, expected)
-    assert total_records(find_observations([table], model)) == np.sum(expected)
+    (found,) = find_observations(tables(model), model)
+    return found
 
 
 def test_new_data_are_read_when_they_are_set_and_are_not_changed():
     with pm.Model() as model:
         stored = data([0, 1])
-        categorical(p=simplex(), observed=stored)
-        pm.Binomial("z", n=5, p=beta(), observed=1)
+        recorded(stored)
+        tried(1, 5, name="z")
     model.set_data("x", [2, 2, 2])
     counts = counts_of(model)
     np.testing.assert_array_equal(counts["b"], [1, 4])
     counts["p"] += 5
-    np.testing.assert_array_equal(counts_of(model)["p"], [0, 0, 3, 0])
+    np.testing.assert_array_equal(counts_of(model)["p"], [0, 0, 3])
     np.testing.assert_array_equal(stored.get_value(), [2, 2, 2])
 
 
-def test_large_counts_are_exact():
-    counts = np.array([10**9, 10**9 + 1, 2, 0])
+def test_large_counts_are_exact_and_their_total_is_counted_up_to_the_last_number_that_doubles_hold():
+    counts = np.array([10**9, 10**9 + 1, 2])
     with pm.Model() as model:
-        multinomial(n=counts.sum(), p=simplex(), observed=counts)
-        pm.Binomial("z", n=2**53, p=beta(), observed=[2.0**53 - 1])
+        counted(counts, counts.sum())
+        tried([2.0**53 - 1], 2**53, name="z")
     found = counts_of(model)
     np.testing.assert_array_equal(found["p"], counts)
     np.testing.assert_array_equal(found["b"], [2**53 - 1, 1])
-
-
-def test_the_total_is_found_without_the_counts():
-    with pm.Model() as model:
-        multinomial(n=[4, 5], p=simplex(), observed=np.full((2, 4), -1))
-    assert total_records(find_observations(tables(model), model)) == 9
+    # The total is found without the counts.
+    assert total_records([facts(lambda: counted(np.full((2, 3), -1), [4, 5]))]) == 9
+    assert total_records([facts(lambda: tried([0, 0], [2**53 - 1, 1]))]) == 2**53
+    with pytest.raises(DataError):
+        total_records([facts(lambda: tried([0, 0], [2**53, 1]))])
 
 
 def test_a_table_of_another_model():
     with pm.Model() as model:
-        bernoulli(p=beta(), observed=[0, 1])
+        tossed([0, 1])
     with pytest.raises(ArgumentError, match="no variable 'y'"):
         find_observations(tables(model), pm.Model())
 
@@ -154,26 +84,6 @@ def test_a_table_of_another_model():
 # What is wrong with data. The numbers are distinctive, so that a message that holds one is found out.
 
 DISTINCTIVE = (7919, 6007, 4211)
-
-
-def counted(observed, n, **options):
-    p = pm.Dirichlet("p", np.ones((*options.pop("rows", ()), 3)))
-    pm.Multinomial("y", n=n, p=p, observed=observed, **options)
-
-
-def tried(observed, n, **options):
-    b = pm.Beta("b", 1, 1, shape=options.pop("rows", ()))
-    pm.Binomial("y", n=n, p=b, observed=observed, **options)
-
-
-def recorded(observed, **options):
-    p = pm.Dirichlet("p", np.ones((*options.pop("rows", ()), 3)))
-    pm.Categorical("y", p=p, observed=observed, **options)
-
-
-def tossed(observed, **options):
-    b = pm.Beta("b", 1, 1, shape=options.pop("rows", ()))
-    pm.Bernoulli("y", p=b, observed=observed, **options)
 
 
 def changed(values):
@@ -268,7 +178,7 @@ def test_counts_that_float32_cannot_tell_apart_are_refused(given):
     def model(count):
         with pytensor.config.change_flags(floatX="float32"), pm.Model() as model:
             values = {"list of floats": [float(count)], "list of integers": [count]}.get(given)
-            binomial(n=2**27, p=beta(1), observed=data([float(count)]) if values is None else values)
+            tried(data([float(count)]) if values is None else values, 2**27, rows=(1,))
         return model
 
     # Also where the flag is back to what it was.
@@ -280,70 +190,48 @@ def test_counts_that_float32_cannot_tell_apart_are_refused(given):
 
 
 def test_a_number_of_trials_in_a_short_float_is_refused():
-    with pm.Model() as model:
-        binomial(n=pytensor.shared(np.array([2.0**24], dtype="float32"), name="n"), p=beta(), observed=[5])
+    n = pytensor.shared(np.array([2.0**24], dtype="float32"), name="n")
     with pytest.raises(DataError, match=r"numbers? of trials"):
-        find_observations(tables(model), model)
-
-
-def test_a_total_is_counted_up_to_the_last_number_that_doubles_hold():
-    totals = []
-    for first in (2**53 - 1, 2**53):
-        with pm.Model() as model:
-            binomial(n=[first, 1], p=beta(), observed=[0, 0])
-        totals.append(find_observations(tables(model), model))
-    assert total_records(totals[0]) == 2**53
-    with pytest.raises(DataError):
-        total_records(totals[1])
+        facts(lambda: tried([5], n))
 
 
 # The facts of an observed variable, against counting by hand.
 
 
 def facts_of(trials):
-    with pm.Model() as model:
-        binomial(n=np.array(trials), p=beta(), observed=np.zeros(np.shape(trials), dtype=int))
-    return find_observations(tables(model), model)[0]
+    return facts(lambda: tried(np.zeros(np.shape(trials), dtype=int), np.array(trials)))
 
 
 @pytest.mark.parametrize("trials", [[[5, 5], [9, 9]], [[5, 6], [9, 9]], [[5, 9], [5, 9]], [[4, 4], [4, 4]]])
 def test_whether_trials_differ_along_axes(trials):
     """Oracle: the numbers of one line along the axes, for every place on the others."""
-    facts, array = facts_of(trials), np.array(trials)
+    found, array = facts_of(trials), np.array(trials)
     lines = {(0,): array.T, (1,): array, (0, 1): array.reshape(1, -1), (): array.reshape(-1, 1)}
     for axes, of_axes in lines.items():
-        assert facts.trials_differ_along(axes) == any(len(set(line.tolist())) > 1 for line in of_axes)
-    assert facts.numbered == (0, 1)
+        assert found.trials_differ_along(axes) == any(len(set(line.tolist())) > 1 for line in of_axes)
+    assert found.numbered == (0, 1)
 
 
 def test_raw_records_have_one_trial_each():
-    with pm.Model() as model:
-        categorical(p=simplex(), observed=np.zeros((4, 3), dtype=int))
-    (facts,) = find_observations(tables(model), model)
-    assert not facts.trials_differ_along((0, 1))
-    assert facts.numbered == ()
-    assert not facts.has_several_trials
-    assert facts.common_n_trials == 1
-    sizes = facts.records_of((0,))
+    found = facts(lambda: recorded(np.zeros((4, 3), dtype=int)))
+    assert not found.trials_differ_along((0, 1))
+    assert found.numbered == ()
+    assert not found.has_several_trials
+    assert found.common_n_trials == 1
+    sizes = found.records_of((0,))
     assert sizes.dtype == np.int64
     np.testing.assert_array_equal(sizes, [3, 3, 3, 3])
-    assert facts.max_records_in_block((0,)) == 3
-
-
-def test_entries_with_numbers_of_their_own_may_hold_several_trials():
-    """A single number for all observations is looked at, and no other."""
-    assert all(facts_of(n).has_several_trials for n in ([[5, 6], [9, 9]], [[1, 1]], [[1]], np.ones((0, 2), int)))
-    for n in (1, 2):
-        with pm.Model() as model:
-            binomial(n=n, p=beta(), observed=np.zeros(1, dtype=int))
-        assert find_observations(tables(model), model)[0].has_several_trials == (n > 1)
+    assert found.max_records_in_block((0,)) == 3
 
 
 def test_records_of_an_entry_are_its_trials():
-    facts = facts_of([[5, 6], [9, 9]])
-    assert facts.common_n_trials is None
-    np.testing.assert_array_equal(facts.records_of((0,)), [11, 18])
-    assert facts.max_records_in_block((0,)) == 18
+    """A single number for all observations is looked at to see whether there are several, and no other."""
+    assert all(facts_of(n).has_several_trials for n in ([[5, 6], [9, 9]], [[1, 1]], [[1]], np.ones((0, 2), int)))
+    assert [facts(lambda n=n: tried(np.zeros(1, int), n)).has_several_trials for n in (1, 2)] == [False, True]
+    found = facts_of([[5, 6], [9, 9]])
+    assert found.common_n_trials is None
+    np.testing.assert_array_equal(found.records_of((0,)), [11, 18])
+    assert found.max_records_in_block((0,)) == 18
 
 
 @pytest.mark.parametrize(
@@ -365,18 +253,16 @@ def test_rows_that_are_followed_by_position(n_rows, dims, record_axes):
         q = pm.Beta("q", np.ones(n_rows), 1, dims=dims[0] and dims[0][:1])
         pm.Binomial("z", n=4, p=q, observed=np.full(n_rows, 3), dims=dims[1] and dims[1][:1])
     for table in tables(model):
-        (facts,) = find_observations([table], model)
-        assert facts.record_axes == record_axes
-        assert facts.summed == tuple({0} - set(record_axes))
+        (found,) = find_observations([table], model)
+        assert found.record_axes == record_axes
+        assert found.summed == tuple({0} - set(record_axes))
 
 
 def test_no_face_of_what_was_read_shows_it():
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", a=np.ones(4))
-        pm.Multinomial("y", n=VECTOR.sum() + 8000, p=p, observed=VECTOR + 2000)
-    (observed,) = find_observations(tables(model), model)
+    counts = np.array([2003, 2000, 2007])
+    observed = facts(lambda: counted(counts, 6010))
     seen = observed.reading.records()
-    np.testing.assert_array_equal(seen.records, VECTOR + 2000)
+    np.testing.assert_array_equal(seen.records, counts)
     for face in (repr(seen), str(seen), f"{seen}", repr(observed), str(observed), repr(observed.reading)):
         assert "2003" not in face
         assert "array" not in face

@@ -4,143 +4,128 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_dirdp import ApproxDP, Ledger, plan, private_model, report, sample, statement
+from pymc_dirdp import ApproxDP, Ledger, plan, private_model, sample
 from pymc_dirdp.errors import DataError, DirdpError, UnsupportedModelError
 from pymc_dirdp.models import public
-from pymc_dirdp.releases import release_of
-from tests.planned import planned_sample
+from pymc_dirdp.models.privacy_unit import UnitOptions
+from pymc_dirdp.models.whose_records import tables_and_people
+from tests.planned import read_people
 
 TARGET = ApproxDP(epsilon=100, delta=1e-6)
-
-
-@pytest.mark.parametrize("rows", [False, True])
-def test_the_counts_of_a_table_are_looked_at_once(rows, monkeypatch):
-    """Not once for each other table, as before: 500 tables took two minutes."""
-    looked_at = []
-    read = public.read_counts
-
-    def counting(observations):
-        looked_at.append(observations[0].table.name)
-        return read(observations)
-
-    monkeypatch.setattr(public, "read_counts", counting)
-    with pm.Model() as model:
-        for i in range(12):
-            p = pm.Dirichlet(f"p{i}", a=np.ones(3) if not rows else np.ones((2, 3)))
-            seen = np.array([[40 - i, 30, 30 + i], [50 - i, 25, 25 + i]])
-            n = np.array([100, 100]) if rows else 100
-            pm.Multinomial(f"x{i}", n=n, p=p, observed=seen if rows else seen[0])
-    plan(TARGET, model, adjacency="replace-one", contribution=1)
-    # One number may agree by chance, so it is compared with nothing.
-    assert len(looked_at) == (12 if rows else 0)
-
-
-def test_data_are_still_found_behind_many_tables():
-    rng = np.random.default_rng(1)
-    with pm.Model() as model:
-        for i in range(5):
-            p = pm.Dirichlet(f"p{i}", a=np.ones(3))
-            pm.Multinomial(f"x{i}", n=100, p=p, observed=rng.multinomial(100, [0.2, 0.3, 0.5]))
-        asked = pm.Beta("asked", 1, 1, shape=4)
-        pm.Binomial("answers", n=[50, 50, 50, 50], p=asked, observed=[17, 23, 31, 29])
-        yes = pm.Beta("yes", 1, 1, shape=4)
-        pm.Binomial("hits", n=[17, 23, 31, 29], p=yes, observed=[3, 4, 5, 6])
-    with pytest.raises(UnsupportedModelError, match="answers"):
-        plan(TARGET, model)
-
-
-REFUSED = "under add-remove the shape of the release would show"
-PEOPLE = {"person": ["Ann", "Bob", "Cy"], "answer": range(3)}
-COUNTS = [[5, 5, 10], [3, 7, 10], [8, 8, 4]]
-
-
-def of_people(relation, model, **said):
-    return plan(TARGET, model, mechanism="geometric", adjacency=relation, **said)
-
-
-def refused(words, model, **said):
-    with pytest.raises(UnsupportedModelError, match=words):
-        of_people("add-remove", model, **said)
-
-
-@pytest.mark.parametrize("counted", [True, False], ids=["unit", "records"])
-@pytest.mark.parametrize("dim", ["person", None, "visit"])
-def test_the_label_of_a_single_person_stays_private(dim, counted):
-    """Found by attack: the labels of people were refused where there are several, and published where there is one."""
-    with pm.Model(coords={"person": ["Ann"], "visit": [0], "answer": range(3)}) as model:
-        p = pm.Dirichlet("p", a=np.ones((1, 3)), dims=("person", "answer"))
-        if counted:
-            pm.Multinomial("x", n=20, p=p, observed=[[5, 5, 10]], dims=dim and (dim, "answer"))
-        else:
-            pm.Categorical("x", p=p, observed=[1], dims=dim)
-    stated = {"unit": dim or 0} if counted else {}
-    assert of_people("replace-one", model, **stated).parts[0].table.coords["person"] == ("Ann",)
-    if dim == "visit":
-        # The row is then no person's: it would serve several people as well.
-        assert of_people("add-remove", model, **stated).parts[0].table.coords["person"] == ("Ann",)
-    else:
-        refused(REFUSED, model, **stated)
-
-
-@pytest.mark.parametrize("stored", [True, False])
-def test_the_number_of_records_of_a_single_person_stays_private(stored):
-    """Found by attack: a number for each of them was refused where there are several, and stated where there is one."""
-    for n, is_refused in ((20, False), (np.array(20), False), ([20], True), (np.array([20.0]), True)):
-        with pm.Model(coords=PEOPLE | {"person": ["Ann"]}) as model:
-            p = pm.Dirichlet("p", a=np.ones(3), dims="answer")
-            n = pm.Data("n", n) if stored else n
-            pm.Multinomial("x", n=n, p=p, observed=COUNTS[:1], dims=("person", "answer"))
-        assert of_people("replace-one", model, unit="person").contribution == 20
-        if is_refused:
-            refused("has a number for each person", model, unit="person")
-        else:
-            assert of_people("add-remove", model, unit="person").contribution == 20
-
-
-@pytest.mark.parametrize("unit", ["person", 0])
-def test_labels_of_people_behind_codes_stay_private_however_the_unit_is_named(unit):
-    """Found by attack: `unit=0` released the labels that `unit="person"` refused."""
-    for rows in (lambda p: p[np.arange(3)], lambda p: p[pm.Data("who", [0, 1, 2])], lambda p: p[::-1]):
-        with pm.Model(coords=PEOPLE) as model:
-            p = pm.Dirichlet("p", a=np.ones((3, 3)), dims=("person", "answer"))
-            pm.Multinomial("x", n=20, p=rows(p), observed=COUNTS, dims=("person", "answer"))
-        refused(REFUSED, model, unit=unit)
-    with pm.Model(coords=PEOPLE) as model:
-        p = pm.Dirichlet("p", a=np.ones(3) / model.dim_lengths["person"], dims="answer")
-        pm.Multinomial("x", n=20, p=p, observed=COUNTS, dims=("person", "answer"))
-    refused("prior that depends on the number of observations", model, unit=unit)
-
-
-def test_a_single_row_without_a_label_is_that_of_all_people():
-    """It would serve several people as well, and tells no name."""
-    with pm.Model() as model:
-        pm.Multinomial("x", n=20, p=pm.Dirichlet("p", a=np.ones((1, 3))), observed=COUNTS[:1])
-    assert of_people("add-remove", model, unit=0).parts[0].table.shape == (1, 3)
-
-
-@pytest.mark.parametrize("rows", [lambda p: p, lambda p: p[::-1]])
-def test_a_single_label_of_people_stays_private_where_its_row_stands_along_another_axis(rows):
-    """Found by attack: the row of the only person stands where the visits are, so it was taken for nobody's."""
-    with pm.Model(coords={"person": ["Ann"], "visit": range(2), "answer": range(3)}) as model:
-        p = pm.Dirichlet("p", a=np.ones((1, 3)), dims=("person", "answer"))
-        pm.Categorical("x", p=rows(p), observed=[[0, 2]], dims=("person", "visit"))
-    for stated in ({"contribution": 2}, {"unit": 0}, {"unit": "person"}):
-        refused(REFUSED, model, **stated)
-
-
-# Funnels of single numbers: 230 of 1000 signed up, and 41 of these bought. 230 and 770 are protected.
-
-SIGNED, BOUGHT = np.repeat([1, 0], [230, 770]), np.repeat([1, 0], [41, 189])
+NOISY = {"mechanism": "geometric"}
 
 
 def rate(name, **options):
     return pm.Beta(f"p_{name}", 1, 1, **options)
 
 
-def shares(name, *shape):
-    return pm.Dirichlet(f"p_{name}", np.ones(shape))
+def shares(name, *shape, **options):
+    return pm.Dirichlet(f"p_{name}", np.ones(shape), **options)
 
 
+def built(build, coords=None):
+    with pm.Model(coords=coords) as model:
+        build()
+    return model
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_data_are_found_behind_many_tables_of_which_each_is_looked_at_once(rows, monkeypatch):
+    """Not once for each other table, as before: 500 tables took two minutes."""
+    looked_at, read = [], public.read_counts
+
+    def counting(observations):
+        looked_at.append(observations[0].table.name)
+        return read(observations)
+
+    def tables(*numbers):
+        for i, n in enumerate(numbers):
+            seen = np.array([[40 - i, 30, n - 70 + i], [50 - i, 25, n - 75 + i]])
+            if rows:
+                pm.Multinomial(f"x{i}", n=[n, n], p=shares(i, 2, 3), observed=seen)
+            else:
+                pm.Multinomial(f"x{i}", n=n, p=shares(i, 3), observed=seen[0])
+
+    monkeypatch.setattr(public, "read_counts", counting)
+    read_people(built(lambda: tables(*[100] * 12)), contribution=1)
+    # One number may agree by chance, so it is compared with nothing.
+    assert len(looked_at) == (12 if rows else 0)
+
+    def hits():
+        tables(*[200] * 5)
+        pm.Binomial("answers", n=[50] * 4, p=rate("asked", shape=4), observed=[17, 23, 31, 29])
+        pm.Binomial("hits", n=[17, 23, 31, 29], p=rate("yes", shape=4), observed=[3, 4, 5, 6])
+
+    with pytest.raises(UnsupportedModelError, match="answers"):
+        read_people(built(hits))
+
+
+# People of whom there is one, under add-remove
+
+REFUSED = "under add-remove the shape of the release would show"
+NUMBERED = "has a number for each person"
+COUNTS = [[5, 5, 10], [3, 7, 10], [8, 8, 4]]
+ANN = {"person": ["Ann"], "visit": [0, 1], "one visit": [0], "answer": range(3)}
+THREE = {"person": ["Ann", "Bob", "Cy"], "answer": range(3)}
+
+
+def counted(dim="person", n=20, coords=ANN, rows=lambda p: p, **options):
+    def build():
+        p = shares("x", *options.pop("shape", ()), dims=options.pop("of", ("person", "answer")))
+        pm.Multinomial("x", n=n, p=rows(p), observed=COUNTS[: len(coords["person"])], dims=dim and (dim, "answer"))
+
+    return built(build, coords)
+
+
+def recorded(dims, observed, rows=lambda p: p):
+    return built(
+        lambda: pm.Categorical("x", p=rows(shares("x", 1, 3, dims=("person", "answer"))), observed=observed, dims=dims),
+        ANN,
+    )
+
+
+ONE_ROW, THREE_ROWS = {"shape": (1, 3)}, {"shape": (3, 3), "coords": THREE}
+SHARED = {"shape": (3,), "of": "answer"}
+ALONE = {
+    "a label": (lambda: counted(**ONE_ROW), ["person"], REFUSED),
+    "a label of an axis": (lambda: counted(None, **ONE_ROW), [0], REFUSED),
+    "a label of a record": (lambda: recorded("person", [1]), [None], REFUSED),
+    "a label of an axis of a record": (lambda: recorded(None, [1]), [None], REFUSED),
+    # The row is then no person's: it would serve several people as well.
+    "a label of another dim": (lambda: counted("one visit", **ONE_ROW), ["one visit"], None),
+    "a label of another dim of a record": (lambda: recorded("one visit", [1]), [None], None),
+    "no label": (lambda: counted(None, of=None, **ONE_ROW), [0], None),
+    # The row of the only person stands where the visits are, so it was taken for nobody's.
+    "a row along another axis": (lambda: recorded(("person", "visit"), [[0, 2]]), [0, "person", 2], REFUSED),
+    "a row in reverse": (lambda: recorded(("person", "visit"), [[0, 2]], lambda p: p[::-1]), [0, "person", 2], REFUSED),
+    "a number": (lambda: counted(**SHARED), ["person"], None),
+    "a number as an array": (lambda: counted(n=np.array(20), **SHARED), ["person"], None),
+    "a list of a number": (lambda: counted(n=[20], **SHARED), ["person"], NUMBERED),
+    "an array of a number": (lambda: counted(n=np.array([20.0]), **SHARED), ["person"], NUMBERED),
+    # `unit=0` released the labels that `unit="person"` refused.
+    "rows by codes": (lambda: counted(rows=lambda p: p[np.arange(3)], **THREE_ROWS), ["person", 0], REFUSED),
+    "several in reverse": (lambda: counted(rows=lambda p: p[::-1], **THREE_ROWS), ["person", 0], REFUSED),
+}
+
+
+@pytest.mark.parametrize("called", ALONE)
+def test_the_label_and_the_number_of_records_of_people_stay_private(called):
+    """Found by attack: they were refused where there are several people, and published where there is one."""
+    build, units, words = ALONE[called]
+    model = build()
+    for unit in units:
+        said = {"contribution": 2} if unit == 2 else {"unit": unit}
+        assert read_people(model, **said).tables
+        if words is None:
+            assert read_people(model, "add-remove", **said).tables
+        else:
+            with pytest.raises(UnsupportedModelError, match=words):
+                read_people(model, "add-remove", **said)
+
+
+# Funnels of single numbers: 230 of 1000 signed up, and 41 of these bought. 230 and 770 are protected.
+
+SIGNED, BOUGHT = np.repeat([1, 0], [230, 770]), np.repeat([1, 0], [41, 189])
 # Of two rows, the second adds up to the same numbers for both variables.
 FAMILIES = {
     "binomial": lambda name, n, k: pm.Binomial(name, n=n, p=rate(name), observed=k),
@@ -158,133 +143,95 @@ FAMILIES = {
     ),
 }
 binomial, categorical = FAMILIES["binomial"], FAMILIES["categorical"]
-
-
-def funnel(first, second, n=230):
-    with pm.Model() as model:
-        first("signed", 1000, 230)
-        second("bought", n, 41)
-    return model
-
-
-def of_any_model(model, **said):
-    """What has to be said of these models anyway."""
-    data = [str(data.name) for data in model.data_vars if data.name.startswith("n_")]
-    return {"public": [*data, *said.pop("public", ())], "contribution": 1, **said}
-
-
-SAID = {"mechanism": "geometric"}
 VERBS = {
-    "plan": lambda model, ledger, **said: plan(TARGET, model, **SAID, **said),
-    "sample": lambda model, ledger, **said: sample(TARGET, model, ledger=ledger, **SAID, **said),
+    "plan": lambda model, ledger, **said: plan(TARGET, model, **NOISY, **said),
+    "sample": lambda model, ledger, **said: sample(TARGET, model, ledger=ledger, **NOISY, **said),
     "private_model": lambda model, ledger, **said: private_model(
-        TARGET, model, ledger=ledger, **SAID, **of_any_model(model, **said)
-    ),
-    "plan of any model": lambda model, ledger, **said: plan(
-        TARGET, model, any_model=True, **SAID, **of_any_model(model, **said)
+        TARGET, model, ledger=ledger, **NOISY, **{"contribution": 1} | said
     ),
 }
 DIFFERENT = "'bought' has another number of records than 'signed'. This number would be published"
 
 
-# Every family for the plan, which all verbs make first, and two for the others; the count itself, and any number.
-ASKED = [
-    (name, number, verb)
-    for name in FAMILIES
-    for number in (230, 400)
-    for verb in VERBS
-    if verb == "plan" or (name, number) in {("binomial", 230), ("two rows", 230)}
-]
+def funnel(first=binomial, second=binomial, n=230):
+    return built(lambda: (first("signed", 1000, 230), second("bought", n, 41)))
 
 
-@pytest.mark.parametrize(("name", "number", "verb"), ASKED)
-def test_a_number_of_records_that_may_be_a_count_is_asked_for(name, number, verb):
+def feeding(**numbers):
+    return built(lambda: [binomial(name, *of_name) for name, of_name in numbers.items()])
+
+
+@pytest.mark.parametrize(
+    ("name", "verb"), [*((name, "plan") for name in FAMILIES), ("binomial", "sample"), ("binomial", "private_model")]
+)
+def test_a_number_of_records_that_may_be_a_count_is_asked_for(name, verb):
     """Found by attack: 230 stood in the report as a public number, at any epsilon. It is asked for whatever it is."""
-    model, ledger = funnel(FAMILIES[name], FAMILIES[name], number), Ledger(TARGET)
-    if name == "two rows" and verb not in ("plan", "sample"):
-        # There the sizes of rows are asked for first, one variable after the other.
-        with pytest.raises(UnsupportedModelError, match="has a number of trials for each of several rows"):
-            VERBS[verb](model, ledger, public=["signed"])
-        return
-    with pytest.raises(UnsupportedModelError, match=DIFFERENT) as found:
-        VERBS[verb](model, ledger)
-    assert ledger.entries() == ()
-    assert not any(str(count) in str(found.value) for count in (230, 770, 400, 1000, 41))
+    for number in (230, 400):
+        ledger = Ledger(TARGET)
+        with pytest.raises(UnsupportedModelError, match=DIFFERENT) as found:
+            VERBS[verb](funnel(FAMILIES[name], FAMILIES[name], number), ledger)
+        assert ledger.entries() == ()
+        assert not any(str(count) in str(found.value) for count in (230, 770, 400, 1000, 41))
 
 
 @pytest.mark.parametrize("second", [binomial, categorical])
-def test_one_record_of_each_person_says_nothing_of_the_numbers(second):
-    ledger = Ledger(TARGET)
+def test_what_is_said_of_different_numbers(second):
+    """One record of each person says nothing of the numbers."""
+    model = funnel(second=second)
     with pytest.raises(UnsupportedModelError, match=DIFFERENT):
-        VERBS["sample"](funnel(binomial, second), ledger, contribution=1)
-    assert ledger.entries() == ()
-
-
-@pytest.mark.parametrize(("family", "verb"), [(categorical, "sample"), (binomial, "private_model")])
-def test_what_is_said_of_different_numbers_stands_in_the_report(family, verb):
-    with pm.Model() as model:
-        family("signed", 40, 23)
-        family("bought", 23, 4)
-
-    def texts(**said):
-        if verb == "sample":
-            tree = planned_sample(TARGET, model, **SAID, **said)
-        else:
-            tree = release_of(VERBS[verb](model, None, **said))
-        return " ".join(f"{report(tree)}{statement(tree)}{tree['privacy'].attrs['protected']}".split())
-
-    text = texts(public=["bought"])
+        read_people(model, contribution=1)
+    text = read_people(model, public=["bought"]).reading.protected
     assert "with at most one record in each of" in text
     assert "person, with one record in each of" not in text
-    assert "one record in each of" not in texts(disjoint=[["signed"], ["bought"]])
-    assert "at most 2" in texts(contribution=2)
+    assert "one record in each of" not in read_people(model, disjoint=[["signed"], ["bought"]]).reading.protected
+    assert "at most 2" in read_people(model, contribution=2).reading.protected
 
 
 def test_equal_numbers_are_not_asked_for():
     """Also where one of them agrees with a count by chance."""
-    with pm.Model() as model:
+
+    def build():
         for name, yes in {"a": 10, "b": 3, "c": 0}.items():
             binomial(name, 10, yes)
         pm.Categorical("d", p=pm.Dirichlet("share", [10, 1, 3]), observed=[0] * 10)
-    assert "one record in each of" in str(plan(TARGET, model).protected)
-    VERBS["sample"](model, None)
+
+    assert "one record in each of" in str(plan(TARGET, built(build), **NOISY).protected)
+    VERBS["sample"](built(build), None)
 
 
-@pytest.mark.parametrize("said", [{}, {"public": ["signed"]}, {"public": ["bought"]}, {"public": ["signed", "bought"]}])
-def test_two_variables_of_those_who_were_counted_do_not_outvote_the_first(said):
-    with pm.Model() as model:
-        for name, n, yes in (("bought", 230, 41), ("returned", 230, 7), ("signed", 1000, 230)):
-            binomial(name, n, yes)
-    with pytest.raises(UnsupportedModelError, match=r"(bought|returned).*may be a count of what 'signed' observes"):
-        plan(TARGET, model, **said)
-    assert plan(TARGET, model, public=["bought", "returned"]).parts[0].n_records == 230
-
-
-def test_variables_that_anybody_may_feed_are_compared_with_each_group():
-    with pm.Model() as model:
-        for name, n, yes in (("bought", 230, 41), ("north", 1000, 230), ("south", 230, 7)):
-            binomial(name, n, yes)
+def test_numbers_are_compared_with_those_of_all_who_may_feed_them():
+    model = feeding(bought=(230, 41), returned=(230, 7), signed=(1000, 230))
+    for said in ([], ["signed"], ["bought"], ["signed", "bought"]):
+        with pytest.raises(UnsupportedModelError, match=r"(bought|returned).*may be a count of what 'signed' observes"):
+            read_people(model, public=said)
+    read = read_people(model, public=["bought", "returned"])
+    assert read.n_records(read.tables[0]) == 230
+    # A variable that anybody may feed is compared with each group.
+    model = feeding(bought=(230, 41), north=(1000, 230), south=(230, 7))
     with pytest.raises(UnsupportedModelError, match=r"(?s)'bought' .*public=\[\"bought\"\]"):
-        plan(TARGET, model, disjoint=[["north"], ["south"]])
-    assert plan(TARGET, model, disjoint=[["north"], ["south", "bought"]]).contribution == 1
+        read_people(model, disjoint=[["north"], ["south"]])
+    assert read_people(model, disjoint=[["north"], ["south", "bought"]]).reading.label == "record"
 
 
 def test_the_number_of_a_child_is_that_of_its_parent():
     """Words of documents are more than documents, by a number that the model states."""
-    with pm.Model() as model:
+
+    def build():
         topic = pm.Categorical("topic", p=shares("topic", 2), observed=SIGNED[:40])
         pm.Multinomial("words", n=5, p=shares("words", 2, 3)[topic], observed=np.tile([2, 2, 1], (40, 1)))
+
     for contribution in (5, 1):
-        assert plan(TARGET, model, contribution=contribution, **SAID).contribution == contribution
+        read_people(built(build), contribution=contribution)
 
 
 def test_people_along_a_numbered_axis_are_as_many_in_all_variables():
-    with pm.Model() as model:
+    def build():
         pm.Bernoulli("signed", p=rate("signed"), observed=SIGNED)
         pm.Bernoulli("bought", p=rate("bought"), observed=BOUGHT)
+
     with pytest.raises(UnsupportedModelError, match=DIFFERENT):
-        plan(TARGET, model, unit=0)
-    assert plan(TARGET, model, unit=0, disjoint=[["signed"], ["bought"]]).contribution == 1
+        read_people(built(build), unit=0)
+    read_people(built(build), unit=0, disjoint=[["signed"], ["bought"]])
 
 
 # Arrays that are written into a model, and hold counts.
@@ -323,53 +270,46 @@ def categories_of_a_prior(mean):
     ],
 )
 def test_arrays_of_counts_are_refused_after_the_charge(build, array, verb):
-    ledger = Ledger(TARGET)
-
-    def model(numbers):
-        with pm.Model() as built:
-            build(numbers)
-        return built
-
+    """And not in a plan, which is made before anybody looks at counts."""
+    ledger, model = Ledger(TARGET), built(lambda: build(array))
     with pytest.raises(DataError, match=r"holds counts of .*ledger has been charged") as found:
-        VERBS[verb](model(array), ledger)
+        VERBS[verb](model, ledger)
     assert len(ledger.entries()) == 1
     assert not any(str(number) in str(found.value) for number in ANSWERS.ravel())
-    # Whatever an array holds, a plan is made before anybody looks at counts.
-    VERBS["plan" if verb == "sample" else "plan of any model"](model(array), None)
     # Numbers of another study.
-    VERBS[verb](model(2 * array + 1), None)
+    VERBS[verb](built(lambda: build(2 * array + 1)), None)
 
 
 def test_numbers_that_agree_by_chance_are_no_reason_for_a_refusal():
-    for prior, seen in (([1, 1, 1], [400, 400, 400]), ([2, 3, 1], [2, 3, 1]), ([3, 5, 2], [2, 4, 1])):
-        with pm.Model() as model:
-            pm.Multinomial("x", n=sum(seen), p=pm.Dirichlet("p", prior), observed=seen)
-        VERBS["sample"](model, None)
-    with pm.Model() as model:
-        pm.Binomial("x", n=[60, 90, 120], p=pm.Beta("p", 1, 1, shape=3), observed=[60, 90, 120])
-    VERBS["sample"](model, None)
-    # Rows of chance are no stages.
-    with pm.Model() as model:
+    def build():
+        for i, (prior, seen) in enumerate((([1, 1, 1], [4, 4, 4]), ([2, 3, 7], [2, 3, 7]), ([3, 5, 2], [4, 2, 6]))):
+            pm.Multinomial(f"x{i}", n=12, p=pm.Dirichlet(f"p{i}", prior), observed=seen)
+        # Rows of chance are no stages.
         pm.Binomial("two", n=[9, 3], p=rate("two", shape=2), observed=[3, 1])
         pm.Binomial("other", n=[4, 4, 4], p=rate("other", shape=3), observed=[4, 4, 4])
-    VERBS["sample"](model, None)
+
+    VERBS["sample"](built(build), None)
+    VERBS["sample"](built(lambda: pm.Binomial("x", n=[60, 90], p=rate("x", shape=2), observed=[60, 90])), None)
 
 
-@pytest.mark.parametrize("form", ["Binomial", "Multinomial", "for each arm", "pm.Data", "those who left"])
+N, YES = np.array([1000, 230, 41]), np.array([230, 41, 7])
+STAGES = {
+    "Binomial": lambda: pm.Binomial("stage", n=N, p=rate("stage", shape=3), observed=YES),
+    "those who left": lambda: pm.Binomial("stage", n=N, p=rate("stage", shape=3), observed=N - YES),
+    "pm.Data": lambda: pm.Binomial("stage", n=pm.Data("n", N), p=rate("stage", shape=3), observed=pm.Data("yes", YES)),
+    "Multinomial": lambda: pm.Multinomial(
+        "stage", n=N, p=shares("stage", 3, 2), observed=np.stack([YES, N - YES], axis=1)
+    ),
+    "for each arm": lambda: pm.Binomial(
+        "stage", n=np.stack([N, N], axis=1), p=rate("stage", shape=(3, 2)), observed=np.stack([YES, YES], axis=1)
+    ),
+}
+
+
+@pytest.mark.parametrize("form", STAGES)
 def test_the_stages_of_a_funnel_in_one_variable_are_refused_after_the_charge(form):
     """The total of 1271 would be published, and with the first number what is observed in the first stage."""
-    n, yes = np.array([1000, 230, 41]), np.array([230, 41, 7])
-    with pm.Model() as model:
-        if form == "Multinomial":
-            pm.Multinomial("stage", n=n, p=shares("stage", 3, 2), observed=np.stack([yes, n - yes], axis=1))
-        elif form == "for each arm":
-            n, yes = np.stack([n, n], axis=1), np.stack([yes, yes], axis=1)
-            pm.Binomial("stage", n=n, p=rate("stage", shape=(3, 2)), observed=yes)
-        elif form == "pm.Data":
-            pm.Binomial("stage", n=pm.Data("n", n), p=rate("stage", shape=3), observed=pm.Data("yes", yes))
-        else:
-            pm.Binomial("stage", n=n, p=rate("stage", shape=3), observed=yes if form == "Binomial" else n - yes)
-    ledger = Ledger(TARGET)
+    model, ledger = built(STAGES[form]), Ledger(TARGET)
     with pytest.raises(DataError, match=r"count what is observed in the rows before.*ledger has been charged"):
         VERBS["sample"](model, ledger)
     assert len(ledger.entries()) == 1
@@ -381,35 +321,38 @@ def test_the_stages_of_a_funnel_in_one_variable_are_refused_after_the_charge(for
 
 
 def public_of(model, **said):
-    return plan(TARGET, model, mechanism="geometric", **said).privacy_unit.options.public
+    return tables_and_people(model, UnitOptions(**said), all_public=True).reading.options.public
 
 
 def test_all_is_public_that_changes_something():
-    with pm.Model() as model:
+    def build():
         prior = pm.Data("earlier", np.ones(3))
         pm.Binomial("bought", n=[30, 40], p=rate("bought", shape=2), observed=[3, 9])
         pm.Multinomial("hair", n=70, p=pm.Dirichlet("p", prior), observed=[20, 20, 30])
         pm.Bernoulli("y", p=rate("y", shape=2)[pm.Data("codes", np.zeros(70, int))], observed=np.ones(70, int))
-    assert public_of(model, public=True) == ("bought", "earlier")
-    chosen = plan(TARGET, model, mechanism="geometric", public=True)
-    assert chosen == plan(TARGET, model, mechanism="geometric", public=["bought", "earlier"])
+
+    model = built(build)
+    chosen = plan(TARGET, model, **NOISY, public=True)
+    assert chosen.privacy_unit.options.public == ("bought", "earlier")
+    assert chosen == plan(TARGET, model, **NOISY, public=["bought", "earlier"])
     assert "anybody may know the data 'earlier' in a prior" in chosen.assumptions
-    sample(TARGET, model, mechanism="geometric", public=True)
+    sample(chosen, model)
     for idle in ("hair", "codes", "p"):
         with pytest.raises(DirdpError, match="public"):
             plan(TARGET, model, public=["earlier", idle])
 
 
-@pytest.mark.parametrize("said", [{"unit": 0}, {"contribution": 3}, {"unit": 0, "contribution": 30, "n_records": 100}])
+@pytest.mark.parametrize("said", [{"unit": (0,)}, {"contribution": 3}, {"unit": (0,), "contribution": 30}])
 def test_all_is_public_with_any_unit(said):
-    with pm.Model() as model:
+    def build():
         FAMILIES["two rows"]("signed", 24, 6)
         pm.Binomial("bought", n=[6, 20], p=rate("bought", shape=2), observed=[4, 5])
-    names = public_of(model, public=True, **said)
-    assert public_of(model, public=list(names), **said) == names
+
+    names = public_of(built(build), **said)
+    assert tables_and_people(built(build), UnitOptions(public=names, **said)).reading.options.public == names
 
 
 def test_different_numbers_are_public_if_all_is():
-    assert public_of(funnel(binomial, categorical), public=True) == ("signed", "bought")
+    assert public_of(funnel(binomial, categorical)) == ("signed", "bought")
     with pytest.raises(UnsupportedModelError, match=DIFFERENT):
         plan(TARGET, funnel(binomial, categorical), public=False)

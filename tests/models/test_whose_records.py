@@ -11,18 +11,16 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.contributions import unite
 from pymc_dirdp.models.graph import same_data, shift_axis
-from pymc_dirdp.models.privacy_unit import as_code, unit_options
-from pymc_dirdp.models.whose_records import tables_and_people
+from pymc_dirdp.models.privacy_unit import as_code
 from pymc_dirdp.privacy.people import Contribution
-from tests.planned import counts_of
+from tests.planned import counts_of, read_people
 
 RNG = np.random.default_rng(5)
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
-NOTHING = {"unit": None, "contribution": None, "public": (), "disjoint": None}
 
 
 def reading(model, relation="replace-one", **said):
-    return tables_and_people(model, unit_options(**NOTHING | said, adjacency=relation)).reading
+    return read_people(model, relation, **said).reading
 
 
 # Brute force: one person is replaced, and the counts may change by no more than what was read. Random models have the
@@ -57,7 +55,7 @@ def documents(path):
 def test_a_replaced_person_changes_no_more_than_was_read_and_no_less(build):
     """All that the person holds moves from the lowest value to the highest, so the claim is reached; or anything."""
     rng, reached = np.random.default_rng(3), set()
-    for turn in range(8):
+    for turn in range(4):
         first = rng.integers(0, 2, (6, 5))
         second = first.copy()
         first[0], second[0] = (0, 1) if turn % 2 else rng.integers(0, 2, (2, 5))
@@ -101,11 +99,11 @@ def test_contributions_to_one_table_are_united(parts, total, most):
 # Words
 
 
-def test_who_is_protected_in_a_sentence():
+def test_what_is_public_of_the_people():
     with pm.Model(coords={"person": range(7), "item": list("abc")}) as model:
         theta = pm.Dirichlet("theta", np.ones((3, 2)), dims=("item", "yes"), shape=(3, 2))
         pm.Categorical("y", p=theta, observed=RNG.integers(0, 2, (7, 3)), dims=("person", "item"))
-    by_unit = reading(model, unit="person")
+    by_unit, bound = reading(model, unit="person"), reading(model, contribution=3)
     assert by_unit.protected == (
         "every person (dim 'person', 7 of them, as the publisher states, 3 records each: one in each row of theta). "
         "Neighbours: all 3 records of one person replaced; how many of them there are is public, and so is how many "
@@ -115,46 +113,11 @@ def test_who_is_protected_in_a_sentence():
     private = reading(model, "add-remove", unit="person")
     assert private.n_units is None
     assert "7" not in private.protected
-    assert "appear or disappear; how many of them there are is private" in private.protected
-    bound = reading(model, contribution=3)
-    assert bound.label == "at most 3 records"
-    assert "at most 3 records of each table" in bound.protected
-    assert "one record moves" not in bound.protected + bound.neighbours
-    each = reading(model, contribution=1)
-    assert each.protected.startswith("every record: each observation, and each trial where several are counted, is")
     assert pickle.loads(pickle.dumps(by_unit)) == by_unit != bound
 
 
 def test_lines_are_python():
     assert eval(as_code(["ä", ["b"], ("a'b", 'c"d', 1)])) == ["ä", ["b"], ("a'b", 'c"d', 1)]
-
-
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        ({"unit": 1.5}, "got a float"),
-        ({"unit": True}, "got a bool"),
-        ({"unit": -1}, "got an int below 0"),
-        ({"unit": ()}, "at least one axis"),
-        ({"unit": (0, 0)}, "no axis twice"),
-        ({"contribution": 0}, "contribution to be an integer >= 1"),
-        ({"unit": 0, "contribution": 0}, "contribution to be an integer >= 1"),
-        ({"public": "words"}, r"write \['name'\]"),
-    ],
-)
-def test_what_cannot_be_said(said, words):
-    with pytest.raises(ArgumentError, match=words):
-        unit_options(**NOTHING | said)
-
-
-def test_two_groups_with_people_on_other_axes_end_with_a_question():
-    """An answer for one group leaves the other open; the search for lines must not go round in circles."""
-    with pm.Model(coords={"person": range(4), "house": range(4)}) as model:
-        for name, dim in (("x", "person"), ("y", "house")):
-            p = pm.Dirichlet(f"p_{name}", np.ones((3, 2)))
-            pm.Categorical(name, p=p, observed=RNG.integers(0, 2, (4, 3)), dims=(dim, f"{name}_item"), shape=(4, 3))
-    with pytest.raises(UnsupportedModelError, match="contribution=3"):
-        reading(model, disjoint=[["x"], ["y"]])
 
 
 # What the data have to keep
@@ -173,17 +136,14 @@ def test_a_person_with_more_records_than_stated_is_an_error_without_a_value():
     with pytest.raises(DataError, match="more than contribution=79 records of 'words'") as caught:
         dirdp.sample(TARGET, texts([79, 83]), **said)
     assert "83" not in str(caught.value)
-
-
-def test_a_repeated_person_is_counted_over_all_its_records():
+    # All records of a repeated person count.
     with pm.Model() as model:
         n = np.array([[3, 4], [2, 2]])
         pm.Binomial("k", n=n, p=pm.Beta("b", 1, 1), observed=n - 1)
-    plan = dirdp.plan(TARGET, model, unit=0, contribution=6, mechanism="geometric")
-    assert plan.parts[0].mechanism.contributed == Contribution(6)
+    assert dict(reading(model, unit=0, contribution=6).contributions) == {"b": Contribution(6)}
     with pytest.raises(DataError, match="more than contribution=6 records of 'k'"):
-        dirdp.sample(plan, model)
-    dirdp.sample(TARGET, model, unit=0, contribution=7, mechanism="geometric")
+        dirdp.sample(TARGET, model, **said | {"contribution": 6})
+    dirdp.sample(TARGET, model, **said | {"contribution": 7})
 
 
 # The same data twice
@@ -219,20 +179,27 @@ def test_a_chain_is_known_by_its_values():
         assert found == (0 if least <= 3 else None)
 
 
-# Groups of disjoint people
-
-
-def three_tables():
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"unit": 1.5}, "got a float"),
+        ({"unit": True}, "got a bool"),
+        ({"unit": -1}, "got an int below 0"),
+        ({"unit": ()}, "at least one axis"),
+        ({"unit": (0, 0)}, "no axis twice"),
+        ({"contribution": 0}, "contribution to be an integer >= 1"),
+        ({"public": "words"}, r"write \['name'\]"),
+        ({"disjoint": [["a"], ["b", "a"]]}, "is in two groups of disjoint="),
+        ({"disjoint": [["a", "b"], ["y_b"]]}, "is in two groups of disjoint="),
+    ],
+)
+def test_what_cannot_be_said(said, words):
+    """A table or its observed variable may be in one group of disjoint people."""
     with pm.Model() as model:
         for name, counts in {"a": [1, 2], "b": [3, 1], "c": [2, 6]}.items():
             pm.Multinomial(f"y_{name}", n=sum(counts), p=pm.Dirichlet(name, np.ones(2)), observed=counts)
-    return model
-
-
-@pytest.mark.parametrize("disjoint", [[["a"], ["b", "a"]], [["a", "b"], ["y_b"]]])
-def test_a_table_in_two_groups_is_refused_by_either_name(disjoint):
-    with pytest.raises(ArgumentError, match="is in two groups of disjoint="):
-        reading(three_tables(), disjoint=disjoint)
+    with pytest.raises(ArgumentError, match=words):
+        reading(model, **said)
 
 
 def test_a_refusal_under_add_remove_says_nothing_of_the_private_number_of_trials():
@@ -243,7 +210,7 @@ def test_a_refusal_under_add_remove_says_nothing_of_the_private_number_of_trials
             p = pm.Dirichlet("p", np.ones(2))
             for name in ("first", "second"):
                 pm.Multinomial(name, n=trials, p=p, observed=[trials, 0])
-        with pytest.raises(Exception, match="is used twice") as caught:
+        with pytest.raises(UnsupportedModelError, match="is used twice") as caught:
             reading(model, "add-remove")
         return str(caught.value)
 
