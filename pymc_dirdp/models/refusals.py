@@ -1,6 +1,6 @@
 """All refusals of models: why no guarantee is proved for a part of a model, and what to do about it.
 
-Each has a test that applies its way out and draws a release: `tests/models/test_refusals.py`.
+Each has a test that applies its way out: `tests/models/test_refusals.py`, and for people `tests/models/test_zoo.py`.
 """
 
 from collections.abc import Iterable

@@ -15,6 +15,7 @@ from pymc_dirdp.models.graph import Purpose, initial_point, lower_dims, purpose_
 from pymc_dirdp.models.tables import root_model, tables
 from tests.planned import counts_of
 
+PURE = dirdp.PureDP(epsilon=3)
 RNG = np.random.default_rng(3)
 COORDS = {"group": ["a", "b"], "level": ["low", "mid", "high"], "person": range(30)}
 GROUP, LEVEL, YES = RNG.integers(0, 2, 30), RNG.integers(0, 3, 30), RNG.integers(0, 2, 30)
@@ -60,7 +61,7 @@ def test_a_model_with_axes_is_itself():
 
 
 def test_a_release_has_the_dims_and_the_deterministic():
-    release = dirdp.sample(dirdp.ApproxDP(epsilon=3, delta=1e-3), with_dims(), unit="person")
+    release = dirdp.sample(PURE, with_dims(), unit="person", mechanism="geometric")
     draw = release["posterior"].to_dataset()
     assert draw["p"].dims == ("chain", "draw", "group", "level")
     assert draw["p"].coords["level"].values.tolist() == COORDS["level"]
@@ -79,7 +80,7 @@ def test_a_deterministic_on_the_way_is_looked_through():
     np.add.at(expected, (GROUP, YES), 1)
     np.testing.assert_array_equal(counts_of(model)["b"], expected)
     assert same.name == "same"
-    draw = dirdp.sample(dirdp.ApproxDP(epsilon=3, delta=1e-3), model)["posterior"].to_dataset()
+    draw = dirdp.sample(PURE, model, mechanism="geometric")["posterior"].to_dataset()
     np.testing.assert_allclose(draw["rest"], 1 - draw["b"])
     np.testing.assert_allclose(draw["same"], draw["b"])
 
@@ -90,7 +91,7 @@ def test_what_is_refused_is_refused_with_dims():
             pm.Bernoulli("z", p=p(pmd.Uniform("u", low, 1).values), observed=YES, dims="person")
         return model
 
-    plan = dirdp.plan(dirdp.ApproxDP(epsilon=3, delta=1e-3), of(0, lambda u: u), unit="person")
+    plan = dirdp.plan(PURE, of(0, lambda u: u), unit="person", mechanism="geometric")
     with pytest.raises(UnsupportedModelError, match="not the one that was planned"):
         dirdp.sample(plan, of(0, lambda u: 1 - u))
     with pytest.raises(UnsupportedModelError, match="bounds other than 0 and 1"):

@@ -12,21 +12,21 @@ from pymc_dirdp.models.likelihoods import unroll_chains
 from pymc_dirdp.models.tables import root_model, tables
 from tests.planned import counts_of, read_people
 
+from . import small
 from .markov import DiscreteMarkovChain, categorical, markov_chain
 
 TARGET = dirdp.ApproxDP(epsilon=3, delta=1e-3)
 PATHS = np.random.default_rng(4).integers(0, 3, (30, 6))
 FLAT = np.full(3, 1 / 3)
+DIMS = ("person", "time")
+
+
+def built(build, **options):
+    return small.built(lambda: build(**options), coords={"person": range(30), "time": range(6)})
 
 
 def flat(*shape, name="P"):
-    return pm.Dirichlet(name, np.ones(shape))
-
-
-def built(build, *args, **kwargs):
-    with pm.Model(coords={"person": range(30), "time": range(6)}) as model:
-        build(*args, **kwargs)
-    return model
+    return small.simplex(*shape, name=name)
 
 
 def chain(paths=PATHS, dims=None):
@@ -96,7 +96,7 @@ def test_the_question_is_the_same():
 
 
 def test_dims_name_the_people_and_not_the_steps():
-    model = built(chain_with_a_start, dims=("person", "time"))
+    model = built(chain_with_a_start, dims=DIMS)
     contributions = dict(read_people(model, unit="person").reading.contributions)
     assert {name: one.records for name, one in contributions.items()} == {"start": 1, "P": 5}
     with pytest.raises(ArgumentError, match="unit='time' is not a dim of any observation"):
@@ -107,7 +107,7 @@ def test_dims_name_the_people_and_not_the_steps():
 @pytest.mark.thorough
 def test_the_curator_sees_the_same_model():
     """Labels of states are more than there are steps, and none of them is left over."""
-    model = built(chain_with_a_start, dims=("person", "time"))
+    model = built(chain_with_a_start, dims=DIMS)
     release = dirdp.sample(TARGET, model, unit="person", mechanism="geometric")
     exact = dirdp.curator.exact_posterior(model, random_seed=1)
     assert exact["observed_data"]["path"].shape == (30, 5)

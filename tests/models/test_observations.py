@@ -9,39 +9,20 @@ from pymc_dirdp.models.observations import find_observations, read_counts, total
 from pymc_dirdp.models.tables import tables
 from tests.planned import counts_of
 
+from .small import beta, built, coded, counted, simplex, tossed
+
 
 def data(values, name="x"):
     return pm.Data(name, np.asarray(values))
 
 
-def simplex(*shape):
-    return pm.Dirichlet("p", np.ones(shape))
-
-
-def beta(*shape):
-    return pm.Beta("b", 1, 2, shape=shape)
-
-
-def counted(observed, n, rows=(), **options):
-    pm.Multinomial("y", n=n, p=simplex(*rows, 3), observed=observed, **options)
-
-
-def tried(observed, n, rows=(), name="y"):
-    pm.Binomial(name, n=n, p=beta(*rows), observed=observed)
-
-
-def recorded(observed, rows=()):
-    pm.Categorical("y", p=simplex(*rows, 3), observed=observed)
-
-
-def tossed(observed, rows=(), **options):
-    pm.Bernoulli("y", p=beta(*rows), observed=observed, **options)
+def tried(observed, n, *rows, name="y"):
+    pm.Binomial(name, n=n, p=beta(*rows, prior=(1, 2)), observed=observed)
 
 
 def facts(build):
     """What is read of the only observed variable of a model."""
-    with pm.Model() as model:
-        build()
+    model = built(build)
     (found,) = find_observations(tables(model), model)
     return found
 
@@ -49,7 +30,7 @@ def facts(build):
 def test_new_data_are_read_when_they_are_set_and_are_not_changed():
     with pm.Model() as model:
         stored = data([0, 1])
-        recorded(stored)
+        coded(simplex(3), stored)
         tried(1, 5, name="z")
     model.set_data("x", [2, 2, 2])
     counts = counts_of(model)
@@ -62,13 +43,13 @@ def test_new_data_are_read_when_they_are_set_and_are_not_changed():
 def test_large_counts_are_exact_and_their_total_is_counted_up_to_the_last_number_that_doubles_hold():
     counts = np.array([10**9, 10**9 + 1, 2])
     with pm.Model() as model:
-        counted(counts, counts.sum())
+        counted(simplex(3), counts, counts.sum())
         tried([2.0**53 - 1], 2**53, name="z")
     found = counts_of(model)
     np.testing.assert_array_equal(found["p"], counts)
     np.testing.assert_array_equal(found["b"], [2**53 - 1, 1])
     # The total is found without the counts.
-    assert total_records([facts(lambda: counted(np.full((2, 3), -1), [4, 5]))]) == 9
+    assert total_records([facts(lambda: counted(simplex(3), np.full((2, 3), -1), [4, 5]))]) == 9
     assert total_records([facts(lambda: tried([0, 0], [2**53 - 1, 1]))]) == 2**53
     with pytest.raises(DataError):
         total_records([facts(lambda: tried([0, 0], [2**53, 1]))])
@@ -76,7 +57,7 @@ def test_large_counts_are_exact_and_their_total_is_counted_up_to_the_last_number
 
 def test_a_table_of_another_model():
     with pm.Model() as model:
-        tossed([0, 1])
+        tossed(beta(), [0, 1])
     with pytest.raises(ArgumentError, match="no variable 'y'"):
         find_observations(tables(model), pm.Model())
 
@@ -93,75 +74,62 @@ def changed(values):
     return stored
 
 
-BROKEN = {
-    "negative counts": (lambda: counted([7919, -6007, 4211], 6123), ">= 0"),
-    "counts that do not add up": (lambda: counted([7919, 6007, 4211], 18136), "do not add up to `n`"),
-    "one row that does not add up": (lambda: counted([[7919, 0, 0], [0, 6007, 0]], [7919, 6008]), "do not add up"),
-    "rows that add up in all only": (lambda: counted([[7919, 0, 0], [0, 6007, 0]], [7918, 6008]), "do not add up"),
-    "fractions in a list": (lambda: counted([7919.5, 6007.5, 4211], 18138), "do not add up"),
-    "fractions in data": (lambda: counted(data([7919.5, 6007.5, 4211]), 18138), "integers"),
-    "not a number": (lambda: counted(changed([7919, np.nan, 4211]), 12130), "finite"),
-    "infinite": (lambda: tried(changed([7919, np.inf]), 8000), "finite"),
-    "more than n": (lambda: tried([7919, 4211], 6007), "above `n`"),
+WRONG = {
+    "negative counts": (lambda: counted(simplex(3), [7919, -6007, 4211], 6123), ">= 0"),
+    "counts that do not add up": (lambda: counted(simplex(3), [7919, 6007, 4211], 18136), "do not add up to `n`"),
+    "rows that add up in all only": (
+        lambda: counted(simplex(3), [[7919, 0, 0], [0, 6007, 0]], [7918, 6008]),
+        "do not add up",
+    ),
+    "fractions in a list": (lambda: counted(simplex(3), [7919.5, 6007.5, 4211], 18138), "do not add up"),
+    "fractions in data": (lambda: counted(simplex(3), data([7919.5, 6007.5, 4211]), 18138), "integers"),
+    "not a number": (lambda: counted(simplex(3), changed([7919, np.nan, 4211]), 12130), "finite"),
     "more than one n": (lambda: tried([7919, 4211], [7920, 4210]), "above `n`"),
     "negative successes": (lambda: tried(data([-7919]), 6007), ">= 0"),
-    "half a success": (lambda: tried(data([6007.5]), 7919), "integers"),
+    "beyond all integers": (lambda: tried(changed([1e300]), 7919), "above 2**53"),
+    "a sum of 2**53 + 1": (lambda: counted(simplex(3), changed([2.0**53, 1.0, 0.0]), 2**53), "2**53"),
+    "a code too high": (lambda: coded(simplex(3), [0, 1, 7919]), "codes from 0 to 2"),
+    "the first code too high": (lambda: coded(simplex(3), [0, 1, 3]), "codes from 0 to 2"),
+    "a code too high in a row": (lambda: coded(simplex(2, 3), [[0, 3], [1, 1]]), "codes from 0 to 2"),
+    "two successes at once": (lambda: tossed(beta(), [0, 7919]), "0 or 1"),
+    "a sparse array": (lambda: counted(simplex(3), csr_matrix([[7919, 6007, 4211]]), 18137), "dense array"),
+}
+# Here the total is wrong, too: its sources are the number of trials and the shape.
+WRONG_TOTALS = {
     "negative trials": (lambda: tried([0], data([-7919], "n")), "trials of 'y' are not all >= 0"),
     "half a trial": (lambda: tried([6007], data([7919.5], "n")), "trials of 'y' are not all integers"),
-    "half a trial of categories": (lambda: counted([7919, 0, 0], 7919.5), "trials of 'y' are not all integers"),
+    "half a trial of categories": (
+        lambda: counted(simplex(3), [7919, 0, 0], 7919.5),
+        "trials of 'y' are not all integers",
+    ),
     "trials of another shape": (lambda: tried(data([7919, 7919]), data([7919] * 3, "n")), "shape"),
     "trials that cannot be computed": (
         lambda: tried(data([7919, 6007]), data([7919, 6007], "n") + data([4211] * 3, "m")),
         "cannot be computed",
     ),
-    "beyond all integers": (lambda: tried(changed([1e300]), 7919), "above 2**53"),
-    "a code beyond all integers": (lambda: recorded(changed([1e300])), "above 2**53"),
     "too many": (lambda: tried([2.0**53, 7919], 2**53), "2**53"),
-    "too many in all": (lambda: counted(changed(np.full((4, 3), 2.0**52)), 3 * 2**52), "2**53"),
+    "too many in all": (lambda: counted(simplex(3), changed(np.full((4, 3), 2.0**52)), 3 * 2**52), "2**53"),
     "so many that 64 bits wrap": (lambda: tried(changed(np.ones(4097)), 2**53), "2**53"),
-    "a sum of 2**53 + 1": (lambda: counted(changed([2.0**53, 1.0, 0.0]), 2**53), "2**53"),
-    "a code too high": (lambda: recorded([0, 1, 7919]), "codes from 0 to 2"),
-    "the first code too high": (lambda: recorded([0, 1, 3]), "codes from 0 to 2"),
-    "a negative code": (lambda: recorded([0, -7919]), ">= 0"),
-    "half a code": (lambda: recorded(data([0.5, 1])), "integers"),
-    "an unknown code": (lambda: recorded(changed([0, np.nan])), "finite"),
-    "a code too high in a row": (lambda: recorded([[0, 3], [1, 1]], rows=(2,)), "codes from 0 to 2"),
-    "two successes at once": (lambda: tossed([0, 7919]), "0 or 1"),
-    "half a toss": (lambda: tossed(data([0.5, 1])), "integers"),
-    "too many categories": (lambda: counted(data([7919, 6007, 4211, 0]), 18137), "the 3 categories of the prior"),
-    "too few rows": (lambda: counted(data([[7919, 0, 0]]), 7919, rows=(2,)), "the 2 rows of the prior"),
-    "too many rows": (lambda: tossed(data(np.zeros(7919)), rows=(2,)), "the 2 rows of the prior"),
-    "too few columns": (lambda: recorded(data(np.zeros((6007, 1))), rows=(2,)), "the 2 rows of the prior"),
-    "a record that the shape repeats": (lambda: tossed(data([1]), shape=(7919,)), "shape that the variable declares"),
-    "a sparse array": (lambda: counted(csr_matrix([[7919, 6007, 4211]]), 18137), "dense array"),
+    "too many categories": (
+        lambda: counted(simplex(3), data([7919, 6007, 4211, 0]), 18137),
+        "the 3 categories of the prior",
+    ),
+    "too few rows": (lambda: counted(simplex(2, 3), data([[7919, 0, 0]]), 7919), "the 2 rows of the prior"),
+    "too many rows": (lambda: tossed(beta(2), data(np.zeros(7919))), "the 2 rows of the prior"),
+    "too few columns": (lambda: coded(simplex(2, 3), data(np.zeros((6007, 1)))), "the 2 rows of the prior"),
+    "a record that the shape repeats": (
+        lambda: tossed(beta(), data([1]), shape=(7919,)),
+        "shape that the variable declares",
+    ),
 }
 
 
-# Those for which the total is wrong, too: its sources are the number of trials and the shape.
-TOTALS = {
-    "negative trials",
-    "half a trial",
-    "half a trial of categories",
-    "trials of another shape",
-    "trials that cannot be computed",
-    "too many",
-    "too many in all",
-    "so many that 64 bits wrap",
-    "too many categories",
-    "too few rows",
-    "too many rows",
-    "too few columns",
-    "a record that the shape repeats",
-}
-
-
-@pytest.mark.parametrize("what", BROKEN)
+@pytest.mark.parametrize("what", WRONG | WRONG_TOTALS)
 def test_broken_data_are_refused_without_a_word_about_them(what):
-    build, problem = BROKEN[what]
-    with pm.Model() as model:
-        build()
+    build, problem = (WRONG | WRONG_TOTALS)[what]
+    model = built(build)
     (table,) = tables(model)
-    for read in (read_counts, total_records) if what in TOTALS else (read_counts,):
+    for read in (read_counts, total_records) if what in WRONG_TOTALS else (read_counts,):
         with pytest.raises(DataError) as caught:
             read(find_observations([table], model))
         assert problem in str(caught.value)
@@ -178,7 +146,7 @@ def test_counts_that_float32_cannot_tell_apart_are_refused(given):
     def model(count):
         with pytensor.config.change_flags(floatX="float32"), pm.Model() as model:
             values = {"list of floats": [float(count)], "list of integers": [count]}.get(given)
-            tried(data([float(count)]) if values is None else values, 2**27, rows=(1,))
+            tried(data([float(count)]) if values is None else values, 2**27, 1)
         return model
 
     # Also where the flag is back to what it was.
@@ -213,7 +181,7 @@ def test_whether_trials_differ_along_axes(trials):
 
 
 def test_raw_records_have_one_trial_each():
-    found = facts(lambda: recorded(np.zeros((4, 3), dtype=int)))
+    found = facts(lambda: coded(simplex(3), np.zeros((4, 3), dtype=int)))
     assert not found.trials_differ_along((0, 1))
     assert found.numbered == ()
     assert not found.has_several_trials
@@ -260,7 +228,7 @@ def test_rows_that_are_followed_by_position(n_rows, dims, record_axes):
 
 def test_no_face_of_what_was_read_shows_it():
     counts = np.array([2003, 2000, 2007])
-    observed = facts(lambda: counted(counts, 6010))
+    observed = facts(lambda: counted(simplex(3), counts, 6010))
     seen = observed.reading.records()
     np.testing.assert_array_equal(seen.records, counts)
     for face in (repr(seen), str(seen), f"{seen}", repr(observed), str(observed), repr(observed.reading)):

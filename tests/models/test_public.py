@@ -71,8 +71,9 @@ THREE = {"person": ["Ann", "Bob", "Cy"], "answer": range(3)}
 
 def counted(dim="person", n=20, coords=ANN, rows=lambda p: p, **options):
     def build():
-        p = shares("x", *options.pop("shape", ()), dims=options.pop("of", ("person", "answer")))
-        pm.Multinomial("x", n=n, p=rows(p), observed=COUNTS[: len(coords["person"])], dims=dim and (dim, "answer"))
+        p = shares("x", *options["shape"], dims=options.get("of", ("person", "answer")))
+        trials = pm.Data("n", n) if options.get("stored") else n
+        pm.Multinomial("x", n=trials, p=rows(p), observed=COUNTS[: len(coords["person"])], dims=dim and (dim, "answer"))
 
     return built(build, coords)
 
@@ -100,6 +101,8 @@ ALONE = {
     "a row in reverse": (lambda: recorded(("person", "visit"), [[0, 2]], lambda p: p[::-1]), [0, "person", 2], REFUSED),
     "a number": (lambda: counted(**SHARED), ["person"], None),
     "a number as an array": (lambda: counted(n=np.array(20), **SHARED), ["person"], None),
+    "a stored number": (lambda: counted(stored=True, **SHARED), ["person"], None),
+    "a stored list of a number": (lambda: counted(n=[20], stored=True, **SHARED), ["person"], NUMBERED),
     "a list of a number": (lambda: counted(n=[20], **SHARED), ["person"], NUMBERED),
     "an array of a number": (lambda: counted(n=np.array([20.0]), **SHARED), ["person"], NUMBERED),
     # `unit=0` released the labels that `unit="person"` refused.
@@ -125,7 +128,6 @@ def test_the_label_and_the_number_of_records_of_people_stay_private(called):
 
 # Funnels of single numbers: 230 of 1000 signed up, and 41 of these bought. 230 and 770 are protected.
 
-SIGNED, BOUGHT = np.repeat([1, 0], [230, 770]), np.repeat([1, 0], [41, 189])
 # Of two rows, the second adds up to the same numbers for both variables.
 FAMILIES = {
     "binomial": lambda name, n, k: pm.Binomial(name, n=n, p=rate(name), observed=k),
@@ -155,10 +157,6 @@ DIFFERENT = "'bought' has another number of records than 'signed'. This number w
 
 def funnel(first=binomial, second=binomial, n=230):
     return built(lambda: (first("signed", 1000, 230), second("bought", n, 41)))
-
-
-def feeding(**numbers):
-    return built(lambda: [binomial(name, *of_name) for name, of_name in numbers.items()])
 
 
 @pytest.mark.parametrize(
@@ -197,41 +195,6 @@ def test_equal_numbers_are_not_asked_for():
 
     assert "one record in each of" in str(plan(TARGET, built(build), **NOISY).protected)
     VERBS["sample"](built(build), None)
-
-
-def test_numbers_are_compared_with_those_of_all_who_may_feed_them():
-    model = feeding(bought=(230, 41), returned=(230, 7), signed=(1000, 230))
-    for said in ([], ["signed"], ["bought"], ["signed", "bought"]):
-        with pytest.raises(UnsupportedModelError, match=r"(bought|returned).*may be a count of what 'signed' observes"):
-            read_people(model, public=said)
-    read = read_people(model, public=["bought", "returned"])
-    assert read.n_records(read.tables[0]) == 230
-    # A variable that anybody may feed is compared with each group.
-    model = feeding(bought=(230, 41), north=(1000, 230), south=(230, 7))
-    with pytest.raises(UnsupportedModelError, match=r"(?s)'bought' .*public=\[\"bought\"\]"):
-        read_people(model, disjoint=[["north"], ["south"]])
-    assert read_people(model, disjoint=[["north"], ["south", "bought"]]).reading.label == "record"
-
-
-def test_the_number_of_a_child_is_that_of_its_parent():
-    """Words of documents are more than documents, by a number that the model states."""
-
-    def build():
-        topic = pm.Categorical("topic", p=shares("topic", 2), observed=SIGNED[:40])
-        pm.Multinomial("words", n=5, p=shares("words", 2, 3)[topic], observed=np.tile([2, 2, 1], (40, 1)))
-
-    for contribution in (5, 1):
-        read_people(built(build), contribution=contribution)
-
-
-def test_people_along_a_numbered_axis_are_as_many_in_all_variables():
-    def build():
-        pm.Bernoulli("signed", p=rate("signed"), observed=SIGNED)
-        pm.Bernoulli("bought", p=rate("bought"), observed=BOUGHT)
-
-    with pytest.raises(UnsupportedModelError, match=DIFFERENT):
-        read_people(built(build), unit=0)
-    read_people(built(build), unit=0, disjoint=[["signed"], ["bought"]])
 
 
 # Arrays that are written into a model, and hold counts.

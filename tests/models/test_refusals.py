@@ -17,13 +17,11 @@ from pymc_dirdp.models.refusals import REFUSALS
 from tests.planned import read_people
 
 from .markov import categorical, markov_chain
+from .small import CODES, YES, N, beta, built, coded, simplex, tossed, tried
 from .test_zoo import ZOO, says
 
 TARGET = dirdp.ApproxDP(epsilon=3, delta=1e-3)
-YES = np.array([1, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 1])
-CODES = np.array([0, 2, 1, 1, 0, 2, 2, 0, 1, 0, 1, 2])
 STEPS = np.stack([CODES, CODES[::-1], np.roll(CODES, 3)], axis=1)
-N = len(YES)
 SEEN = {"observed": [1, 2]}
 
 
@@ -43,26 +41,6 @@ def case(key, refused, instead=None, words="", **said_instead):
     CASES.setdefault(key, []).append(Case(refused, instead, said_instead, words))
 
 
-def beta(name="b", **options):
-    return pm.Beta(name, 1, 1, **options)
-
-
-def simplex(*shape, name="p"):
-    return pm.Dirichlet(name, np.ones(shape))
-
-
-def tossed(p, name="y", **options):
-    return pm.Bernoulli(name, p=p, **{"observed": YES} | options)
-
-
-def coded(p, name="y", **options):
-    return pm.Categorical(name, p=p, **{"observed": CODES} | options)
-
-
-def tried(p, name="y", **options):
-    return pm.Binomial(name, n=9, p=p, **{"observed": 1} | options)
-
-
 # What else a model holds
 
 case("nothing", lambda: None, lambda: tossed(beta()))
@@ -73,11 +51,16 @@ case(
     words="'squared'",
 )
 case("observed parameter", lambda: tossed(beta(observed=0.5)), lambda: tossed(beta()), words="'b'")
-case("no child", lambda: (tossed(beta()), beta("c")), lambda: (tossed(beta()), tossed(beta("c"), "z")), words="'c'")
+case(
+    "no child",
+    lambda: (tossed(beta()), beta(name="c")),
+    lambda: (tossed(beta()), tossed(beta(name="c"), name="z")),
+    words="'c'",
+)
 
 
 def taken(name):
-    tossed(beta(name), "z")
+    tossed(beta(name=name), name="z")
     pm.BetaBinomial("y", n=N, alpha=1, beta=1, observed=1)
 
 
@@ -99,12 +82,12 @@ case(
 
 def predicted(**given):
     tossed(b := beta())
-    tried(b, "future", **given)
+    pm.Binomial("future", n=10, p=b, **given)
 
 
 def parent(**given):
     cls = pm.Categorical("class", p=simplex(3, name="share") if given else [0.2, 0.3, 0.5], shape=N, **given)
-    tossed(beta(shape=3)[cls])
+    tossed(beta(3)[cls])
 
 
 case(
@@ -140,8 +123,8 @@ case("uniform bounds", lambda: tossed(pm.Uniform("b", 0.1, 1)), lambda: tossed(p
 ORDERED = {"transform": pm.distributions.transforms.ordered, "initval": [0.2, 0.4]}
 case(
     "transform",
-    lambda: tossed(beta(shape=2, **ORDERED), observed=[0, 1]),
-    lambda: tossed(beta(shape=2), observed=[0, 1]),
+    lambda: tossed(beta(2, **ORDERED), observed=[0, 1]),
+    lambda: tossed(beta(2), observed=[0, 1]),
     words="'b'",
 )
 
@@ -149,14 +132,14 @@ case(
 
 case(
     "random prior",
-    lambda: (coded(p := simplex(3)), coded(pm.Dirichlet("q", 10 * p), "z")),
-    lambda: (coded(simplex(3)), coded(pm.Dirichlet("q", [3.0, 4.0, 3.0]), "z")),
+    lambda: (coded(p := simplex(3)), coded(pm.Dirichlet("q", 10 * p), name="z")),
+    lambda: (coded(simplex(3)), coded(pm.Dirichlet("q", [3.0, 4.0, 3.0]), name="z")),
     words="'q'",
 )
 for prior in (
     lambda a: coded(pm.Dirichlet("x", a)),
     lambda a: coded(pm.Dirichlet("x", np.ones(3) * a.shape[0] * a[0])),
-    lambda a: tossed(beta("x", shape=(a[0].astype("int64"),)), observed=[1]),
+    lambda a: tossed(beta(a[0].astype("int64"), name="x"), observed=[1]),
     lambda a: pm.BetaBinomial("x", n=5, alpha=a[0], beta=2, observed=1),
 ):
     case("prior of data", lambda prior=prior: prior(pm.Data("a", np.ones(3))), words="'x' has a prior")
@@ -194,7 +177,7 @@ case(
 case(
     "hidden component",
     lambda: pm.Mixture("y", w=simplex(2), comp_dists=[pm.Bernoulli.dist(0.2), pm.Bernoulli.dist(0.7)], observed=YES),
-    lambda: tossed(beta(shape=2)[tossed(simplex(2)[1], "component")]),
+    lambda: tossed(beta(2)[tossed(simplex(2)[1], name="component")]),
     unit=0,
 )
 case(
@@ -205,7 +188,7 @@ case("hidden component", lambda: pm.ZeroInflatedBinomial("y", psi=beta(), n=3, p
 case(
     "hidden values",
     lambda: pm.Censored("y", pm.Binomial.dist(n=5, p=beta()), lower=1, upper=3, observed=[1, 2]),
-    lambda: tried(beta(), observed=[0, 2]),
+    lambda: tried(beta(), 9, [0, 2]),
     words="Censored",
     contribution=9,
 )
@@ -261,23 +244,23 @@ for use in (
 case(
     "random trials",
     lambda: pm.Binomial("y", n=pt.round(9 * (b := beta())).astype(int), p=b, observed=1),
-    lambda: tried(beta()),
+    lambda: tried(beta(), 9, 1),
 )
 
 # Probabilities
 
 case(
     "no parameter",
-    lambda: (tossed(beta()), tossed(0.5, "z")),
-    lambda: (tossed(beta()), tossed(beta("c"), "z")),
+    lambda: (tossed(beta()), tossed(0.5, name="z")),
+    lambda: (tossed(beta()), tossed(beta(name="c"), name="z")),
     words="'z'",
 )
 case("no parameter", lambda: tossed(pm.Beta.dist(1, 1)))
 case("no parameter", lambda: pm.OrderedLogistic("y", eta=0.0, cutpoints=[-1.0, 1.0], observed=[0, 1, 2]))
-case("one of many", lambda: tried(simplex(3), observed=[1, 1, 1]), words="'p', which is a Dirichlet variable")
+case("one of many", lambda: tried(simplex(3), 9, [1, 1, 1]), words="'p', which is a Dirichlet variable")
 case(
     "mixed rows",
-    lambda: pm.Multinomial("y", n=3, p=beta(shape=(2, 2))[0], observed=[1, 2]),
+    lambda: pm.Multinomial("y", n=3, p=beta(2, 2)[0], observed=[1, 2]),
     words="'b', which is a Beta",
 )
 case("mixed rows", lambda: pm.Multinomial("y", n=3, p=beta()[None], observed=[3]), words="'b', which is a Beta")
@@ -294,7 +277,7 @@ case("one of many", lambda: tossed(simplex(3)[0]), lambda: coded(simplex(3)))
 def steps_apart():
     P = simplex(2, 3, 3, name="P")
     for step in (0, 1):
-        coded(P[step][STEPS[:, step]], f"step {step}", observed=STEPS[:, step + 1])
+        coded(P[step][STEPS[:, step]], STEPS[:, step + 1], f"step {step}")
 
 
 def steps_together(P, *rows):
@@ -319,7 +302,7 @@ case(
 case(
     "chain",
     lambda: markov_chain("path", simplex(3, 3, name="P"), categorical(simplex(N, 3)), STEPS),
-    lambda: (coded(simplex(N, 3), "first"), steps_together(simplex(3, 3, name="P"))),
+    lambda: (coded(simplex(N, 3), name="first"), steps_together(simplex(3, 3, name="P"))),
     words="first states that are not from one row",
     unit=0,
 )
@@ -331,12 +314,6 @@ case(
 case("computed observations", lambda: markov_chain("path", simplex(3, 3), FIRST, pt.as_tensor(STEPS) + 0))
 
 
-def model_of(build):
-    with pm.Model() as model:
-        build()
-    return model
-
-
 EACH = [pytest.param(key, one, id=f"{key} {i}") for key, several in CASES.items() for i, one in enumerate(several)]
 
 
@@ -344,7 +321,7 @@ EACH = [pytest.param(key, one, id=f"{key} {i}") for key, several in CASES.items(
 @pytest.mark.filterwarnings("ignore:total_size not provided:UserWarning")
 @pytest.mark.parametrize(("key", "one"), EACH)
 def test_what_is_refused_is_said_with_its_way_out_which_is_read(key, one):
-    model = model_of(one.refused)
+    model = built(one.refused)
     with pytest.raises(UnsupportedModelError) as caught:
         read_people(model)
     said = str(caught.value)
@@ -353,7 +330,7 @@ def test_what_is_refused_is_said_with_its_way_out_which_is_read(key, one):
     assert key == "nothing" or any(f"'{name}'" in said for name in model.named_vars), said
     assert "{" not in said
     if one.instead is not None:
-        read = read_people(model_of(one.instead), **one.said_instead)
+        read = read_people(built(one.instead), **one.said_instead)
         assert all(read_counts(read.observed(table)).shape == table.shape for table in read.tables)
 
 
@@ -367,7 +344,7 @@ def test_every_refusal_has_a_case_and_is_a_part_of_a_sentence_or_whole_sentences
 
 
 def test_swapped_arguments_are_recognised():
-    model, plan = model_of(lambda: tossed(beta())), dirdp.plan(TARGET, model_of(lambda: tossed(beta())))
+    model, plan = built(lambda: tossed(beta())), dirdp.plan(TARGET, built(lambda: tossed(beta())))
     for call in (dirdp.sample, dirdp.plan):
         with pytest.raises(ArgumentError, match=r"the guarantee ApproxDP\. The guarantee comes first, then the model"):
             call(model, TARGET)

@@ -17,13 +17,12 @@ from pymc_dirdp.models.tables import tables
 from pymc_dirdp.releases.opened import open_release
 from tests.planned import counts_of, planned_sample
 
-RNG = np.random.default_rng(2)
+from .small import CODES, OTHER, YES, N, beta, built, coded, counted, simplex, tossed, tried
+
+RNG = np.random.default_rng(3)
 PURE, NOISY = dirdp.PureDP(epsilon=3), {"mechanism": "geometric"}
 PLAIN = Mode(linker="py", optimizer=None)
-N, J = 30, 4
-YES = RNG.integers(0, 2, N)
-CODES = RNG.integers(0, 3, N)
-OTHER = RNG.integers(0, 2, N)
+J = 4
 GRID = RNG.integers(0, 2, (N, J))
 LEVELS = RNG.integers(0, 3, (N, J))
 PATH = RNG.integers(0, 3, (8, 6))
@@ -34,32 +33,8 @@ SUCCESSES = RNG.integers(0, 5, (6, 2, 3))
 CHOICES = RNG.integers(0, 4, (6, 2, 3))
 
 
-def beta(a=1, b=2, shape=None, name="b"):
-    return pm.Beta(name, a, b, shape=shape)
-
-
 def two():
-    return beta(name="a"), beta(3, 1)
-
-
-def simplex(*shape, name="p"):
-    return pm.Dirichlet(name, np.ones(shape))
-
-
-def tossed(p, observed=YES, name="y"):
-    return pm.Bernoulli(name, p=p, observed=observed)
-
-
-def tried(p, n, observed, name="y"):
-    return pm.Binomial(name, n=n, p=p, observed=observed)
-
-
-def coded(p, observed=CODES, name="y"):
-    return pm.Categorical(name, p=p, observed=observed)
-
-
-def counted(p, observed, n=None):
-    return pm.Multinomial("y", n=observed.sum(-1) if n is None else n, p=p, observed=observed)
+    return beta(name="a"), beta(prior=(3, 1))
 
 
 def data(values, name="x"):
@@ -72,7 +47,7 @@ def nested():
 
 
 def shares_and_what_is_always_1():
-    b = beta(shape=3)
+    b = beta(3)
     one = b + (1 - b)
     tried((one[::-1] - b) * (one + one + -one), 9, [6, 1, 2])
 
@@ -100,13 +75,13 @@ READ = {
     "choices of one row on two axes": lambda: coded(simplex(1, 3, 4), CHOICES),
     "nobody's choices": lambda: coded(simplex(2, 4), np.zeros((0, 2), int)),
     "successes": lambda: tried(beta(), TRIALS, SUCCESSES),
-    "successes of each row": lambda: tried(beta(shape=(2, 3)), data(TRIALS, "n"), data(SUCCESSES[0])),
-    "successes of rows on the first axis": lambda: tried(beta(shape=6)[:, None, None], data(TRIALS * 1.0), SUCCESSES),
-    "successes of rows on the outer axes": lambda: tried(beta(shape=(6, 3))[:, None], 8, data(SUCCESSES * 1.0)),
-    "successes of one row on an axis": lambda: tried(beta(shape=(2, 1)), 8, SUCCESSES),
-    "rows between other axes": lambda: tried(beta(shape=(2, 3))[None, :, None], 4, np.ones((1, 7, 2, 5, 3), int)),
+    "successes of each row": lambda: tried(beta(2, 3), data(TRIALS, "n"), data(SUCCESSES[0])),
+    "successes of rows on the first axis": lambda: tried(beta(6)[:, None, None], data(TRIALS * 1.0), SUCCESSES),
+    "successes of rows on the outer axes": lambda: tried(beta(6, 3)[:, None], 8, data(SUCCESSES * 1.0)),
+    "successes of one row on an axis": lambda: tried(beta(2, 1), 8, SUCCESSES),
+    "rows between other axes": lambda: tried(beta(2, 3)[None, :, None], 4, np.ones((1, 7, 2, 5, 3), int)),
     "an expanded copy": lambda: tried(
-        pt.expand_dims(pt.specify_shape(beta(shape=(2, 3)), (2, 3)).copy(), 1), 4, np.ones((2, 7, 3), int)
+        pt.expand_dims(pt.specify_shape(beta(2, 3), (2, 3)).copy(), 1), 4, np.ones((2, 7, 3), int)
     ),
     "another precision and back": lambda: tossed(beta().astype("float32").astype("float64")),
     "tosses of truth values": lambda: tossed(beta(), data(GRID.astype(bool))),
@@ -124,52 +99,50 @@ READ = {
     "a matrix product": lambda: tossed(pt.dot(pt.stack([b := beta(), 1 - b]), pt.stack([pt.ones(()), pt.zeros(())]))),
     "what is always 1": shares_and_what_is_always_1,
     "both sides of one share": lambda: (tossed(b := beta()), tried(1 - b, 5, 2, "z")),
-    "an entry each": lambda: (tried((b := beta([1, 2], 1))[0], 10, 3), tried(b[1], 12, 4, "z")),
-    "slices": lambda: (tried((b := beta(shape=4))[:2], 10, [3, 4]), tried(b[3:1:-1], 10, [5, 6], "z")),
+    "an entry each": lambda: (tried((b := beta(prior=([1, 2], 1)))[0], 10, 3), tried(b[1], 12, 4, "z")),
+    "slices": lambda: (tried((b := beta(4))[:2], 10, [3, 4]), tried(b[3:1:-1], 10, [5, 6], "z")),
     "categories in reverse": lambda: coded(simplex(3, 3)[:, ::-1], CODES.reshape(10, 3)),
     "stacked betas": lambda: tried(pm.math.stack(two()), [100, 120], [13, 21]),
     "stacked rows on another axis": lambda: coded(
         pt.stack([simplex(4, 3), simplex(4, 3, name="q")], axis=1), RNG.integers(0, 3, (5, 4, 2))
     ),
     "joined parts": lambda: tried(
-        pm.math.concatenate([beta(2, 1, 2, "c"), (b := beta(shape=3))[1:], b[:1]]), 7, [1, 2, 3, 4, 5]
+        pm.math.concatenate([beta(2, name="c"), (b := beta(3))[1:], b[:1]]), 7, [1, 2, 3, 4, 5]
     ),
     "a beta as two categories": lambda: coded(pt.stack([1 - (b := beta()), b]), YES),
     "betas as two categories": lambda: pm.Multinomial(
-        "y", n=6, p=pt.stack([b := beta(shape=2), 1 - b], axis=-1), observed=[[1, 5], [2, 4]]
+        "y", n=6, p=pt.stack([b := beta(2), 1 - b], axis=-1), observed=[[1, 5], [2, 4]]
     ),
     "two categories as a success": lambda: tossed(simplex(2)[0]),
     "the second of two categories": lambda: tried(simplex(3, 2)[:, 1], [4, 5, 6], [1, 2, 3]),
     "rows reordered": lambda: coded(simplex(2, 5, 3).dimshuffle(1, 0, 2), RNG.integers(0, 3, (4, 5, 2))),
-    "a reshaped table": lambda: tried(beta(shape=(2, 3)).reshape((3, 2)), 8, [[1, 2], [3, 4], [5, 6]]),
+    "a reshaped table": lambda: tried(beta(2, 3).reshape((3, 2)), 8, [[1, 2], [3, 4], [5, 6]]),
     "a flat table": lambda: coded(simplex(2, 2, 3).reshape((4, 3)), RNG.integers(0, 3, (5, 4))),
     "logits": lambda: pm.Bernoulli("y", logit_p=-pm.math.logit(beta()), observed=YES),
     "logits of rows": lambda: pm.Bernoulli(
-        "y", logit_p=pm.math.log(b := beta(shape=2)) - pm.math.log(1 - b), observed=OTHER.reshape(15, 2)
+        "y", logit_p=pm.math.log(b := beta(2)) - pm.math.log(1 - b), observed=OTHER.reshape(15, 2)
     ),
     "a softmax of logarithms": lambda: coded(pm.math.softmax(pm.math.log(simplex(3)), axis=-1)),
     "normalised once more": lambda: coded((p := simplex(2, 3)) / p.sum(axis=-1, keepdims=True), CODES.reshape(15, 2)),
-    "naive Bayes of words": lambda: tossed(beta(shape=(3, J))[CODES], GRID),
-    "features first": lambda: tossed(beta(shape=(J, 3))[:, CODES], GRID.T),
-    "some features": lambda: tossed(beta(shape=(3, J))[CODES][:, 1:3], GRID[:, :2]),
+    "naive Bayes of words": lambda: tossed(beta(3, J)[CODES], GRID),
+    "features first": lambda: tossed(beta(J, 3)[:, CODES], GRID.T),
+    "some features": lambda: tossed(beta(3, J)[CODES][:, 1:3], GRID[:, :2]),
     "codes of one axis and rows of another": lambda: coded(simplex(3, 2, 3)[:, OTHER], RNG.integers(0, 3, (3, N))),
     "codes between two axes by position": lambda: tossed(
-        beta(shape=(2, 3, J))[:, CODES].dimshuffle(1, 2, 0), RNG.integers(0, 2, (N, J, 2))
+        beta(2, 3, J)[:, CODES].dimshuffle(1, 2, 0), RNG.integers(0, 2, (N, J, 2))
     ),
     "a switch between a share and the rest": lambda: tossed(pm.math.switch(OTHER, b := beta(), 1 - b)),
     "a switch of tables": lambda: tossed(pm.math.switch(OTHER, *two())),
-    "a switch of rows by codes": lambda: tossed(
-        pm.math.switch(OTHER, beta(shape=3)[CODES], beta(shape=3, name="c")[CODES])
-    ),
+    "a switch of rows by codes": lambda: tossed(pm.math.switch(OTHER, beta(3)[CODES], beta(3, name="c")[CODES])),
     "a switch for each column": lambda: coded(pt.switch(OTHER[:, None], simplex(3), simplex(3, name="q"))),
-    "a mask as codes": lambda: tossed(beta(shape=2)[(data(CODES) > 1).astype("int64")]),
+    "a mask as codes": lambda: tossed(beta(2)[(data(CODES) > 1).astype("int64")]),
     "stacked betas by codes": lambda: tossed(pm.math.stack([(ab := two())[0], ab[1], ab[0]])[CODES]),
     "codes of an observed parent and data": lambda: tossed(
-        beta(shape=6)[coded(simplex(3, name="q"), name="parent") * 2 + OTHER]
+        beta(6)[coded(simplex(3, name="q"), name="parent") * 2 + OTHER]
     ),
     "a matrix of records with parents of their own": lambda: coded(simplex(3, 3)[PATH], PATH[::-1]),
     "one chain": lambda: (coded(simplex(3, name="start"), (x := data(CODES))[:1], "first"), a_chain(x)),
-    "repeated for all": lambda: tossed(pt.broadcast_to(beta(shape=2), (15, 2)), OTHER.reshape(15, 2)),
+    "repeated for all": lambda: tossed(pt.broadcast_to(beta(2), (15, 2)), OTHER.reshape(15, 2)),
     "tiled": lambda: tossed(pt.tile(beta(), 4), [1, 0, 1, 1]),
 }
 OF_TABLES_BY_CODES = [
@@ -178,12 +151,6 @@ OF_TABLES_BY_CODES = [
     "a switch for each column",
     "stacked betas by codes",
 ]
-
-
-def built(build):
-    with pm.Model() as model:
-        build()
-    return model
 
 
 def log_likelihood(model, every):
@@ -250,12 +217,12 @@ def test_counts_of_priors_that_are_integrated_out(build, expected):
 @pytest.mark.parametrize(
     ("p", "problem"),
     [
-        (lambda: beta(shape=(3, J))[CODES + 7919], "codes from 0 to 2"),
-        (lambda: beta(shape=(3, J))[-1 - CODES], "not all >= 0"),
-        (lambda: beta(shape=(3, J))[CODES[:1]], "one code for each"),
-        (lambda: beta(shape=(3, J))[data(CODES) + 7919], "codes from 0 to 2"),
-        (lambda: beta(shape=(3, J))[data(CODES) * data([1], "e")], "one code for each"),
-        (lambda: pt.switch(data([1]), (b := beta(shape=2))[0], b[1]), "one code for each"),
+        (lambda: beta(3, J)[CODES + 7919], "codes from 0 to 2"),
+        (lambda: beta(3, J)[-1 - CODES], "not all >= 0"),
+        (lambda: beta(3, J)[CODES[:1]], "one code for each"),
+        (lambda: beta(3, J)[data(CODES) + 7919], "codes from 0 to 2"),
+        (lambda: beta(3, J)[data(CODES) * data([1], "e")], "one code for each"),
+        (lambda: pt.switch(data([1]), (b := beta(2))[0], b[1]), "one code for each"),
     ],
 )
 def test_wrong_codes_are_an_error_without_a_value(p, problem):
@@ -271,10 +238,10 @@ def test_wrong_codes_are_an_error_without_a_value(p, problem):
 
 def test_no_code_and_no_observed_value_is_read_when_tables_are_found():
     def build(codes, counts):
-        b = beta(shape=6)
+        b = beta(6)
         tossed(1 - b[data(codes) * 2 + OTHER])
         tossed(pt.switch(data(codes, "e"), b[0], b[1]), name="z")
-        tried(beta(shape=2, name="c"), 9, data(counts, "counts"), "k")
+        tried(beta(2, name="c"), 9, data(counts, "counts"), "k")
         pm.DirichletMultinomial("d", n=9, a=np.ones(2), observed=counts)
 
     first = built(lambda: build(CODES, np.array([9, 0])))
@@ -283,7 +250,7 @@ def test_no_code_and_no_observed_value_is_read_when_tables_are_found():
 
 def test_two_views_of_one_table_are_distinguished():
     """The digest of a plan, and the check of a plan that comes from a file."""
-    models = [built(lambda k=k: tossed(beta(shape=3)[k])) for k in (0, 2)]
+    models = [built(lambda k=k: tossed(beta(3)[k])) for k in (0, 2)]
     first, second = (dirdp.plan(PURE, model, **NOISY) for model in models)
     assert first.digest != second.digest
     assert first.parts[0].table != second.parts[0].table
@@ -303,7 +270,7 @@ def test_a_release_of_a_switch_between_tables_holds_no_number_of_records():
 def test_large_tables_take_no_array_of_all_records():
     """A million records with a hundred columns behind each code: the map has the size of the table."""
     codes, answers = np.zeros(20_000, dtype=int), np.zeros((20_000, 100), dtype=bool)
-    model = built(lambda: tossed(1 - beta(shape=(3, 100))[codes], answers))
+    model = built(lambda: tossed(1 - beta(3, 100)[codes], answers))
     (table,) = tables(model)
     assert table.likelihoods[0].view.cells.size == table.prior.size == 600
     assert counts_of(model)["b"][0].tolist() == [[20_000, 0]] * 100

@@ -19,19 +19,11 @@ from pymc_dirdp.models.graph import compile_plain
 from pymc_dirdp.models.shares import read_index_map
 from tests.planned import counts_of
 
-N = 60
+from .small import CODES, YES, N, beta, built, simplex
+
 RNG = np.random.default_rng(5)
-YES, CODES = RNG.integers(0, 2, N), RNG.integers(0, 3, N)
 GRID = RNG.integers(0, 3, (N, N))
 ONE_HOT = np.eye(3)[CODES]
-
-
-def beta(*shape, name="b"):
-    return pm.Beta(name, 1, 1, shape=shape)
-
-
-def simplex(*shape, name="p"):
-    return pm.Dirichlet(name, np.ones(shape))
 
 
 def zeros(shape):
@@ -47,9 +39,7 @@ def coded(p):
 
 
 def found(build):
-    with pm.Model() as model:
-        build()
-    return dirdp.tables(model)
+    return dirdp.tables(built(build))
 
 
 # What is a share at some points only.

@@ -56,7 +56,11 @@ def _add(said, relation, expected):
 
 
 def is_read(label, blocks, n=None, /, *, relation="replace-one", **said):
-    return _add(said, relation, {"unit": label, "blocks": blocks, "n": n})
+    """With the relation "both", the same is read under both, where only one has a public number of records."""
+    if relation != "both":
+        return _add(said, relation, {"unit": label, "blocks": blocks, "n": n})
+    private = is_read(label, blocks, relation="add-remove", **said)
+    return lambda build: private(is_read(label, blocks, n, **said)(build))
 
 
 def is_asked(*words, relation="replace-one", **said):
@@ -86,9 +90,8 @@ def flat(*shape, name="p", dims=None):
 # One table of counts: each of them is a person
 
 
-@is_read("record", {"p": (1,)}, {"p": 592})
+@is_read("record", {"p": (1,)}, {"p": 592}, relation="both")
 @is_read("at most 3 records", {"p": (3,)}, {"p": 592}, contribution=3)
-@is_read("record", {"p": (1,)}, relation="add-remove")
 @is_refused("unit='hair' is the dim of the categories of 'students'", unit="hair")
 @is_refused("pass contribution=1 instead of unit=", unit="trial")
 @is_refused("unit=0 is not an axis of any observation", unit=0)
@@ -97,8 +100,7 @@ def hair_colours():
     pm.Multinomial("students", n=592, p=flat(4, dims="hair"), observed=HAIR, dims="hair")
 
 
-@is_read("record", {"rate": (1, "any")}, {"rate": 2436})
-@is_read("record", {"rate": (1, "any")}, relation="add-remove")
+@is_read("record", {"rate": (1, "any")}, {"rate": 2436}, relation="both")
 @is_refused("is not in public=", 'public=["admitted"]', "contribution=m", unit="department")
 @is_read("department", {"rate": (933, "own")}, {"rate": 2436}, unit="department", public=["admitted"])
 @is_read("record", {"rate": (1, "own")}, {"rate": 2436}, public=["admitted"])
@@ -129,12 +131,44 @@ def a_b_test_in_two_tables():
     pm.Binomial("b", n=60, p=pm.Beta("second", 1, 1), observed=21)
 
 
+@is_refused("may be a count of what 'signed' observes")
+@is_refused("'returned' has", "may be a count of what 'signed' observes", public=["signed", "bought"])
+@is_read("record", {"a": (1,), "b": (1,), "c": (1,)}, {"a": 230, "c": 1000}, public=["bought", "returned"])
+def two_variables_of_those_who_were_counted():
+    """They do not outvote the first."""
+    pm.Binomial("bought", n=230, p=pm.Beta("a", 1, 1), observed=41)
+    pm.Binomial("returned", n=230, p=pm.Beta("b", 1, 1), observed=7)
+    pm.Binomial("signed", n=1000, p=pm.Beta("c", 1, 1), observed=230)
+
+
+@is_refused("'bought' ", 'public=["bought"]', disjoint=[["north"], ["south"]])
+@is_read("record", {"a": (1,), "b": (1,), "c": (1,)}, disjoint=[["north"], ["south", "bought"]])
+def a_variable_that_both_groups_may_feed():
+    pm.Binomial("bought", n=230, p=pm.Beta("a", 1, 1), observed=41)
+    pm.Binomial("north", n=1000, p=pm.Beta("b", 1, 1), observed=230)
+    pm.Binomial("south", n=230, p=pm.Beta("c", 1, 1), observed=7)
+
+
+@is_refused("'few' has another number of records than 'many'", unit=0)
+@is_read("axis 0", {"p": (1,), "q": (1,)}, unit=0, disjoint=[["many"], ["few"]])
+def people_along_axes_of_other_lengths():
+    pm.Bernoulli("many", p=pm.Beta("p", 1, 1), observed=YES)
+    pm.Bernoulli("few", p=pm.Beta("q", 1, 1), observed=YES[:4])
+
+
+@is_read("at most 5 records", {"p": (5,), "q": (5, "any")}, {"p": 40, "q": 200}, contribution=5)
+@is_read("record", {"p": (1,), "q": (1, "any")}, contribution=1)
+def words_of_topics():
+    """Words are more than documents, by a number that the model states."""
+    topic = pm.Bernoulli("topic", p=pm.Beta("p", 1, 1), observed=YES)
+    pm.Multinomial("words", n=5, p=flat(2, 3, name="q")[topic], observed=np.tile([2, 2, 1], (PEOPLE, 1)))
+
+
 # One answer of each person
 
 
 @is_read("record", {"p": (1,)}, {"p": PEOPLE})
-@is_read("person", {"p": (1,)}, {"p": PEOPLE}, unit="person")
-@is_read("person", {"p": (1,)}, relation="add-remove", unit="person")
+@is_read("person", {"p": (1,)}, {"p": PEOPLE}, unit="person", relation="both")
 @is_read("axis 0", {"p": (1,)}, unit=0)
 @is_refused("unit='persn' is not a dim of any observation. Did you mean 'person'?", unit="persn")
 @is_refused("names an axis of 'answer' twice", unit=("person", 0))
@@ -150,8 +184,7 @@ def one_question():
 
 @is_asked("'answers' has 40 x 5 observations over the axes (0, 1)", "unit=0")
 @is_asked("'answers' has observations over the axes (0, 1)", relation="add-remove")
-@is_read("axis 0", {"theta": (1, "each")}, {"theta": 200}, unit=0)
-@is_read("axis 0", {"theta": (1, "each")}, unit=0, relation="add-remove")
+@is_read("axis 0", {"theta": (1, "each")}, {"theta": 200}, unit=0, relation="both")
 @is_read("axis 1", {"theta": (PEOPLE, "own")}, unit=1)
 @is_read("axis 0, axis 1", {"theta": (1, "own")}, unit=(0, 1))
 @is_read("at most 5 records", {"theta": (5, "any")}, contribution=5)
@@ -186,8 +219,7 @@ def items_over_time():
 
 
 @is_asked("n=10 trials in each entry of 'person'", 'unit="person"')
-@is_read("person", {"b": (10,)}, {"b": 400}, unit="person")
-@is_read("person", {"b": (10,)}, unit="person", relation="add-remove")
+@is_read("person", {"b": (10,)}, {"b": 400}, unit="person", relation="both")
 @is_read("record", {"b": (1,)}, {"b": 400}, contribution=1)
 def tosses_of_each_person():
     labels(person=PEOPLE)
@@ -208,13 +240,12 @@ def a_rate_for_each_person():
 @is_asked("several trials in each entry of 'document'", 'public=["words"]')
 @is_refused("publishes the number of records of every person", 'public=["words"]', unit="document")
 @is_read("document", {"topic": (LENGTHS.max(),)}, {"topic": LENGTHS.sum()}, unit="document", public=["words"])
-@is_read("document", {"topic": (40,)}, unit="document", contribution=40)
+@is_read("document", {"topic": (40,)}, unit="document", contribution=40, relation="both")
 @is_refused("unit='document' under adjacency='add-remove'", unit="document", relation="add-remove")
 @is_refused("changes nothing", "are private", unit="document", relation="add-remove", public=["words"])
 @is_refused("changes nothing", "Leave out contribution=", unit="document", contribution=60, public=["words"])
 @is_refused("changes nothing", "in any rows", contribution=60, public=["words"])
 @is_refused("changes nothing", "determines the number of records of no row", contribution=1, public=["words"])
-@is_read("document", {"topic": (40,)}, unit="document", contribution=40, relation="add-remove")
 @is_read("record", {"topic": (1,)}, {"topic": LENGTHS.sum()}, contribution=1)
 def documents_of_other_lengths():
     labels(document=PEOPLE, word=LEVELS)
@@ -245,10 +276,9 @@ def germination():
     pm.Binomial("k", n=[5, 6, 7, 8], p=rate[np.array([0, 2, 2, 1])], observed=[1, 2, 3, 4])
 
 
-@is_read("record", {"rate": (1, "any")}, {"rate": PEOPLE})
+@is_read("record", {"rate": (1, "any")}, {"rate": PEOPLE}, relation="both")
 @is_read("at most 7 records", {"rate": (7, "any")}, contribution=7)
 @is_read("axis 0", {"rate": (1, "any")}, unit=0)
-@is_read("record", {"rate": (1, "any")}, relation="add-remove")
 def a_rate_for_each_group():
     pm.Bernoulli("recovered", p=pm.Beta("rate", 1, 1, shape=4)[GROUP], observed=YES)
 
@@ -444,8 +474,7 @@ def integrated_people():
 
 
 @is_asked("'infected' has 8 x 5 observations", 'unit="person"')
-@is_read("hospital, person", {"rate": (1, "own")}, {"rate": 40}, unit=("hospital", "person"))
-@is_read("hospital, person", {"rate": (1, "own")}, unit=("hospital", "person"), relation="add-remove")
+@is_read("hospital, person", {"rate": (1, "own")}, {"rate": 40}, unit=("hospital", "person"), relation="both")
 @is_read("person", {"rate": (1, "each")}, unit="person")
 @is_read("hospital", {"rate": (5, "own")}, unit="hospital")
 def hospitals_and_people():
@@ -524,8 +553,7 @@ def a_category_taken_twice():
     pm.Categorical("y", p=pm.math.stack([p[0], p[0], p[1]]), observed=CODES)
 
 
-@is_read("record", {"theta_A": (1,), "theta_B": (1,)}, {"theta_A": 10, "theta_B": 12})
-@is_read("record", {"theta_A": (1,), "theta_B": (1,)}, relation="add-remove")
+@is_read("record", {"theta_A": (1,), "theta_B": (1,)}, {"theta_A": 10, "theta_B": 12}, relation="both")
 @is_refused("changes nothing", "of no row", public=["bought"])
 @is_refused("publishes the number of records of every person", unit=0)
 @is_read("axis 0", {"theta_A": (12,), "theta_B": (12,)}, unit=0, public=["bought"])
@@ -561,8 +589,7 @@ def one_of_the_rows_with_the_labels_of_people():
 
 
 @is_asked("'contains' has 40 x 5 observations", "unit=0")
-@is_read("axis 0", {"th": (1, "any", "each")}, {"th": 200}, unit=0)
-@is_read("axis 0", {"th": (1, "any", "each")}, unit=0, relation="add-remove")
+@is_read("axis 0", {"th": (1, "any", "each")}, {"th": 200}, unit=0, relation="both")
 @is_read("at most 5 records", {"th": (5, "any", "any")}, contribution=5)
 @is_refused("takes the rows of 5 records from one entry", "contribution=1 is too little", contribution=1)
 @is_refused("gives to several people", unit=(0, 1), key="shared codes")
