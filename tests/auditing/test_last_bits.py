@@ -22,18 +22,9 @@ def of_two_branches(concentration, draws, rng):
     return np.maximum(y / y.sum(axis=-1, keepdims=True), TINY)
 
 
-def of_one_formula(concentration, draws, rng):
-    """The same formula for every parameter, rounded to a public grid."""
-    size = (draws, *concentration.shape)
-    logs = np.log(rng.standard_gamma(concentration + 1, size=size)) + np.log(1.0 - rng.random(size)) / concentration
-    y = np.exp(logs - logs.max(axis=-1, keepdims=True))
-    return np.round(y / y.sum(axis=-1, keepdims=True) * 2.0**32) / 2.0**32
-
-
 # Table of priors, r, and how many outputs are enough.
 CROSSING = {
     "thirty rows": (np.full((30, 11), 0.099), 0.0092, 1_000),
-    "two categories": (np.array([0.05, 0.05]), 0.004668, 2_500),
     "uneven": (np.array([0.08, 0.2, 3.0, 3.0]), 0.007622, 2_500),
 }
 
@@ -61,36 +52,27 @@ def attacked(sampler, case, **options):
     return audit(lambda z: next(pools[z.tobytes()]), pair=pair, claim=GOAL, n=n, random_seed=1, **options)
 
 
-def test_the_sampler_of_0_1_0_is_refuted_by_its_last_bits(case):
+def test_the_sampler_of_0_1_0_is_refuted_by_its_last_bits_and_the_exact_one_is_not(case):
     alpha, r, _ = case
     # What it stands for is private.
-    assert dirdp.mechanisms.DirichletMechanism(alpha, r).satisfies(GOAL)
+    mechanism = dirdp.mechanisms.DirichletMechanism(alpha, r)
+    assert mechanism.satisfies(GOAL)
     assert attacked(of_two_branches, case).verdict == "consistent"
     assert attacked(of_two_branches, case, last_bits=True).verdict == "refuted"
-
-
-def test_one_formula_on_a_grid_is_not_refuted(case):
-    assert attacked(of_one_formula, case, last_bits=True).verdict == "consistent"
-
-
-def test_the_exact_sampler_is_not_refuted(case):
-    alpha, r, n = case
-    mechanism = dirdp.mechanisms.DirichletMechanism(alpha, r)
+    # The exact sampler is not.
     options = {"sampler": "exact", "steps": 200, "claim": GOAL, "last_bits": True, "random_seed": 1}
-    assert audit(mechanism, pair=crossing(alpha, r), n=min(n, 1_000), **options).verdict == "consistent"
+    assert audit(mechanism, pair=crossing(alpha, r), n=500, **options).verdict == "consistent"
 
 
-@pytest.mark.parametrize("name", ["laplace", "normal"])
-def test_floating_point_noise_is_recognised_by_its_last_bits(name):
+def test_floating_point_noise_is_recognised_by_its_last_bits():
     """Mironov (2012): the distribution is private, its floating-point sum is not. Integers survive."""
-    rng = np.random.default_rng(2)
-    pair = [1.0, 0.0], [0.0, 1.0]
+    rng, pair, claim = np.random.default_rng(2), ([1.0, 0.0], [0.0, 1.0]), dirdp.ApproxDP(epsilon=2.0, delta=0.01)
 
     def textbook(counts):
-        return counts + getattr(rng, name)(0.0, 3.0, size=2)
+        return counts + rng.laplace(0.0, 3.0, size=2)
 
-    claim = dirdp.ApproxDP(epsilon=2.0, delta=0.01)
-    assert audit(textbook, pair=pair, claim=claim, n=6_000, random_seed=1).verdict == "consistent"
-    assert audit(textbook, pair=pair, claim=claim, n=6_000, last_bits=True, random_seed=1).verdict == "refuted"
+    for last_bits, verdict in ((False, "consistent"), (True, "refuted")):
+        found = audit(textbook, pair=pair, claim=claim, n=6_000, last_bits=last_bits, random_seed=1)
+        assert found.verdict == verdict
     geometric = dirdp.mechanisms.GeometricMechanism(np.ones(2), 1.0)
     assert audit(geometric, n=3_000, last_bits=True, random_seed=1).verdict == "consistent"

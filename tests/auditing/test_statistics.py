@@ -29,24 +29,18 @@ def test_noise_is_released_as_one_by_one():
     assert np.abs(np.corrcoef(many.reshape(-1, 4).T) - np.eye(4)).max() < 6 / 100
 
 
-def test_the_sampler_that_is_asked_for_draws():
-    mechanism, rng = dirdp.mechanisms.DirichletMechanism([1.0, 2.0], 0.5), np.random.default_rng(1)
-    exact = Source(mechanism, "exact", 7).releases(np.array([3.0, 1.0]), 20, rng)
+def test_the_sampler_that_is_asked_for_draws_or_the_default_or_a_function():
+    mechanism, rng, counts = dirdp.mechanisms.DirichletMechanism([1.0, 2.0], 0.5), np.random.default_rng(1), [3.0, 1.0]
+    exact = Source(mechanism, "exact", 7).releases(np.array(counts), 20, rng)
     assert len(np.unique(exact[:, 0])) <= 8
-    fast = Source(mechanism, "fast").releases(np.array([3.0, 1.0]), 20, rng)
+    fast = Source(mechanism, "fast").releases(np.array(counts), 20, rng)
     assert len(np.unique(fast[:, 0])) == 20
-
-
-def test_without_a_name_the_sampler_is_the_default():
     assert Source(dirdp.mechanisms.GeometricMechanism(np.ones(2), 1.0)).checked().sampler == "exact"
-    assert Source(dirdp.mechanisms.DirichletMechanism(np.ones(2), 0.1)).checked().drawn_by == "exact"
+    assert Source(mechanism).checked().drawn_by == "exact"
     with pytest.raises(dirdp.errors.ArgumentError, match="sampler"):
-        Source(dirdp.mechanisms.DirichletMechanism(np.ones(2), 0.1), "quick").checked()
-
-
-def test_a_function_brings_outputs_of_any_shape():
+        Source(mechanism, "quick").checked()
     shapes = iter([(2,), (3,), ()])
-    outputs = Source(lambda _: np.zeros(next(shapes))).releases(np.ones(1), 3, np.random.default_rng(1))
+    outputs = Source(lambda _: np.zeros(next(shapes))).releases(np.ones(1), 3, rng)
     assert [output.shape for output in outputs] == [(2,), (3,), ()]
 
 

@@ -4,14 +4,18 @@ import itertools
 import math
 from functools import cache
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import logsumexp
+from scipy.stats import binom
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.bandits.batch_release import BatchNoise
+from pymc_dirdp.bandits.batch_release import BatchNoise, log_probability
 from pymc_dirdp.bandits.beliefs import Belief, best_probabilities
 from pymc_dirdp.bandits.design import Design
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.bits import Bits
 
 GUARANTEE = dirdp.PureDP(epsilon=1.0)
@@ -170,38 +174,6 @@ def test_the_noise_has_its_scale_and_no_other():
         assert misfit(drawn, 2.6) < 1e-6
 
 
-def sums_of_batches(batches=2000):
-    """Released sums of batches of a single reward 0: their noise alone."""
-    bandit = dirdp.ThompsonSampler(["a"], dirdp.PureDP(epsilon=0.5), first_batch=1, growth=1e-9)
-    bandit.update(["a"] * batches, [0] * batches)
-    return bandit.released["noisy_sum"].values
-
-
-def dependence(sums):
-    """The p-value of independence of the noise of neighbouring batches, by a table of signs."""
-    table, signs = np.zeros((3, 3)), np.sign(sums) + 1
-    np.add.at(table, (signs[:-1:2], signs[1::2]), 1)
-    return stats.chi2_contingency(table).pvalue
-
-
-@pytest.mark.thorough
-def test_no_noise_is_used_twice(monkeypatch):
-    """A mutant that puts one noise on two batches gives away the difference of their sums."""
-    sums = sums_of_batches()
-    assert misfit(sums, 2.0) > 1e-6
-    assert dependence(sums) > 1e-6
-    real, earlier = BatchNoise.release, []
-
-    def reused(self, counts, bits):
-        if not earlier:
-            earlier.append(real(self, (0, 0), bits))
-            return counts[1] + earlier[-1]
-        return counts[1] + earlier.pop()
-
-    monkeypatch.setattr(BatchNoise, "release", reused)
-    assert dependence(sums_of_batches()) < 1e-6
-
-
 def test_its_curves_are_those_of_one_cell_of_geometric_noise():
     noise, q = BatchNoise(2.0), math.exp(-0.5)
     g = np.arange(-200, 201)
@@ -210,3 +182,47 @@ def test_its_curves_are_those_of_one_cell_of_geometric_noise():
     for epsilon in (0.0, 0.2, 0.4):
         assert noise.delta(epsilon) == pytest.approx(np.maximum(p - math.exp(epsilon) * shifted, 0).sum(), rel=1e-12)
     assert noise.renyi(3) == pytest.approx(np.log((p**3 / shifted**2).sum()) / 2, rel=1e-12)
+
+
+# The likelihood of a noisy sum: the closed form against the sum over all counts, and its slope.
+
+MEANS = np.array([1e-9, 1e-3, 0.01, 0.3, 0.5, 0.77, 0.99, 1 - 1e-7])
+
+
+def summed(z, n, mu, scale):
+    x = np.arange(n + 1)[:, None]
+    return logsumexp(binom.logpmf(x, n, mu) - np.abs(z - x) / scale, axis=0) + np.log(np.tanh(0.5 / scale))
+
+
+def test_the_closed_form_is_the_sum():
+    for scale, n in itertools.product([1000, 10, 1, 0.3, 0.05], [0, 1, 2, 5, 97]):
+        for z in sorted({-3 * n, -1, 0, 1, n // 3, n - 1, n, n + 1, 4 * n}):
+            expected = summed(z, n, MEANS, scale)
+            assert log_probability(z, n, MEANS, scale) == pytest.approx(expected, rel=1e-12, abs=1e-12), (z, n, scale)
+
+
+@pytest.mark.parametrize(("z", "n", "mu"), [(2999, 3000, 0.01), (-5, 2000, 0.99)])
+def test_far_from_every_likely_count_the_logarithm_keeps_its_digits(z, n, mu):
+    """Both halves are below the least double there. Oracle: 60 digits."""
+    with mpmath.workdps(60):
+        p, q = mpmath.mpf(mu), mpmath.exp(-mpmath.mpf(1) / 3)
+        terms = (mpmath.binomial(n, x) * p**x * (1 - p) ** (n - x) * q ** abs(z - x) for x in range(n + 1))
+        expected = float(mpmath.log(mpmath.fsum(terms) * (1 - q) / (1 + q)))
+    assert log_probability(z, n, [mu], 3.0)[0] == pytest.approx(expected, rel=1e-11)
+
+
+@pytest.mark.parametrize("z", [-2, 0, 7, 12, 20])
+def test_the_slope_of_a_batch_is_that_of_the_sum(z):
+    n, scale, mu = 12, 1.7, np.array([0.05, 0.3, 0.9])
+    mechanism, x = BatchNoise(scale), np.arange(n + 1)[:, None]
+    weights = np.exp(binom.logpmf(x, n, mu) - np.abs(z - x) / mechanism.scale)
+    score = x / mu - (n - x) / (1 - mu)
+    assert mechanism.slope(z, n, mu) == pytest.approx((weights * score).sum(axis=0) / weights.sum(axis=0), rel=1e-10)
+    assert mechanism.slope(z, 0, mu) == pytest.approx([0, 0, 0])
+    assert mechanism.log_likelihood(z, n, mu) == pytest.approx(summed(z, n, mu, mechanism.scale), rel=1e-12)
+
+
+def test_means_lie_strictly_inside():
+    for mu in ([0.0], [1.0], [0.5, np.nan]):
+        with pytest.raises(ArgumentError, match="strictly between 0 and 1"):
+            log_probability(1, 3, mu, 1.0)

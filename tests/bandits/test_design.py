@@ -1,5 +1,6 @@
-"""A private draw in every round: its guarantee for the horizon, and what it costs."""
+"""A private draw in every round: its guarantee for the horizon, what it costs, and the sampler that plays it."""
 
+import itertools
 import math
 
 import numpy as np
@@ -12,6 +13,8 @@ from pymc_dirdp.bandits.design import EveryRound
 from pymc_dirdp.sampling.bits import Bits
 
 GUARANTEE = dirdp.RenyiDP(epsilon=0.5, order=2)
+APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+EVERY = {"schedule": "every-round"}
 
 
 def divergence_of_a_run(policy, rounds, order=2):
@@ -44,18 +47,117 @@ def test_a_draw_has_the_distribution_that_the_report_states():
     assert stats.kstest(draws, stats.beta(10 * r + 1, 30 * r + 2).cdf).pvalue < 1e-9
 
 
-def test_it_is_for_one_horizon():
+def test_it_is_for_one_horizon_and_has_no_pure_privacy():
     policy = EveryRound(dirdp.RenyiDP(epsilon=1, order=2), horizon=50)
     runs = dirdp.simulate_bandit(policy, [0.9, 0.1], 50, 30, random_seed=1, progressbar=False)
     assert (runs.pulls.sum(axis=1) == 50).all()
     assert (np.diff(runs.regret, axis=1) >= 0).all()
     with pytest.raises(dirdp.errors.ArgumentError, match="longer horizon"):
         dirdp.simulate_bandit(policy, [0.9, 0.1], 51, 2, progressbar=False)
-
-
-def test_a_draw_has_no_pure_privacy():
     with pytest.raises(dirdp.errors.UnattainableError):
         EveryRound(dirdp.PureDP(epsilon=1), horizon=10)
     with pytest.raises(dirdp.errors.ArgumentError, match="prior"):
         EveryRound(GUARANTEE, 10, prior=(0, 1))
     assert math.isinf(EveryRound(GUARANTEE, 10).epsilon)
+
+
+# The sampler itself.
+
+
+def test_it_plays_as_many_rounds_as_its_guarantee_is_for():
+    ledger = dirdp.Ledger(APPROX, unit="reward")
+    bandit = dirdp.ThompsonSampler(["a", "b"], APPROX, **EVERY, horizon=20, ledger=ledger)
+    assert len(ledger.entries()) == 1
+    assert bandit.privacy.satisfies(APPROX)
+    chosen = []
+    for _ in range(15):
+        chosen.append(bandit.select())
+        bandit.update(chosen[-1], int(chosen[-1] == "a"))
+    chosen += bandit.select(size=4)
+    with pytest.raises(dirdp.errors.ArgumentError, match="and 1 are left"):
+        bandit.select(size=2)
+    chosen.append(bandit.select())
+    with pytest.raises(dirdp.errors.ArgumentError, match="for 20 rounds, and 0 are left"):
+        bandit.select()
+    released = bandit.released
+    assert dict(released.sizes) == {"round": 20, "arm": 2}
+    draws = released["draw"].values
+    assert ((draws > 0) & (draws < 1)).all()
+    # Draws are on a grid, so two may be equal.
+    assert [draws[t, bandit.arms.index(arm)] for t, arm in enumerate(chosen)] == draws.max(axis=1).tolist()
+    # Rewards that come late cost nothing, and the arms of a guarantee for a horizon stay.
+    bandit.update("b", 0.5)
+    with pytest.raises(dirdp.errors.ArgumentError, match="the arms cannot change"):
+        bandit.add_arm("c")
+
+
+@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
+def test_draws_that_are_equal_choose_every_arm_as_often(monkeypatch):
+    """A choice of the first of them would be another distribution than that of Thompson sampling."""
+    for values, arms in (([0.5, 0.5, 0.5], "abc"), ([0.7, 0.2, 0.7], "ac")):
+        draws = itertools.cycle(values)
+        bandit = dirdp.ThompsonSampler(["a", "b", "c"], APPROX, **EVERY, horizon=300, random_seed=3)
+        monkeypatch.setattr(type(bandit.design), "draw", lambda design, counts, bits, draws=draws: next(draws))
+        chosen = bandit.select(size=300)
+        assert set(chosen) == set(arms)
+        assert all(abs(chosen.count(arm) - 300 / len(arms)) < 45 for arm in arms)
+
+
+def test_its_report_says_what_it_costs():
+    bandit = dirdp.ThompsonSampler(["a"], APPROX, **EVERY, horizon=100)
+    bandit.update(["a"] * 3, [1, 1, 1])
+    bandit.select()
+    report = " ".join(str(dirdp.report(bandit, full=True)).split())
+    width = f"as wide as a posterior of {bandit.design.mechanism.r:.3g} n rewards"
+    for said in ("a run of at most 100 rounds", "100 draws share the guarantee", width, "1 of 100 are over"):
+        assert said in report
+    assert "any length" not in report
+    assert "3" not in repr(vars(bandit._run)["state"])
+
+
+def test_it_has_no_posterior_and_no_file(tmp_path):
+    bandit = dirdp.ThompsonSampler(["a", "b"], APPROX, **EVERY, horizon=10)
+    for refused in (bandit.posterior, bandit.model, lambda: bandit.release_logp(None)):
+        with pytest.raises(dirdp.errors.ArgumentError, match="no posterior"):
+            refused()
+    with pytest.raises(dirdp.errors.ArgumentError, match="every-round"):
+        bandit.transcript()
+    path, ledger = tmp_path / "bandit.db", dirdp.Ledger(APPROX)
+    with pytest.raises(dirdp.errors.ArgumentError, match="has no file"):
+        dirdp.ThompsonSampler(["a"], APPROX, **EVERY, horizon=10, path=path, ledger=ledger)
+    assert ledger.entries() == ()
+    assert not path.exists()
+
+
+@pytest.mark.thorough
+def test_a_simulation_has_the_distribution_of_the_sampler():
+    """Pulls of the better arm, with draws in floating point and in integers."""
+    means, rounds = {"a": 0.9, "b": 0.1}, 12
+    loose = dirdp.ApproxDP(epsilon=50.0, delta=1e-2)
+    rng, pulls = np.random.default_rng(3), []
+    for _ in range(20):
+        bandit = dirdp.ThompsonSampler(list(means), loose, **EVERY, horizon=rounds)
+        for _ in range(rounds):
+            arm = bandit.select()
+            bandit.update(arm, int(rng.random() < means[arm]))
+        chosen = bandit.released["draw"].values.argmax(axis=1)
+        pulls.append(int((chosen == 0).sum()))
+    runs = dirdp.simulate_bandit(bandit, list(means.values()), rounds, 4000, random_seed=1, progressbar=False)
+    assert runs.name == "a private draw in every round"
+    spread = runs.pulls[:, 0].std() / np.sqrt(20)
+    assert np.mean(pulls) == pytest.approx(runs.pulls[:, 0].mean(), abs=4 * spread)
+    # A policy that learns nothing pulls both arms alike.
+    assert np.mean(pulls) > rounds / 2 + 4 * spread
+
+
+def test_options_that_do_not_go_together():
+    of_batches = {"mechanism": "geometric", "first_batch": 4, "growth": 2.0, "contribution": 1}
+    for options, message in (
+        ({"schedule": "always"}, "schedule 'always'"),
+        (EVERY, "Pass horizon="),
+        (EVERY | {"horizon": 0}, "horizon"),
+        ({"horizon": 10}, "horizon= is for schedule='every-round'"),
+        *((EVERY | {"horizon": 3, name: value}, f"{name}= is for batches") for name, value in of_batches.items()),
+    ):
+        with pytest.raises(dirdp.errors.ArgumentError, match=message):
+            dirdp.ThompsonSampler(["a"], APPROX, **options)

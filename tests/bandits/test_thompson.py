@@ -2,7 +2,6 @@
 
 import copy
 import math
-import os
 import pickle
 import threading
 
@@ -12,7 +11,6 @@ import pytest
 from scipy import stats
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.bandits.store import OpenBatch
 
 GUARANTEE = dirdp.PureDP(epsilon=1.0)
 
@@ -23,52 +21,6 @@ def played(bandit, means, rounds, seed=0):
         arm = bandit.select()
         bandit.update(arm, int(rng.random() < means[arm]))
     return bandit
-
-
-def test_it_finds_the_best_arm():
-    means = {"a": 0.2, "b": 0.8, "c": 0.5}
-    bandit = played(dirdp.ThompsonSampler(list(means), GUARANTEE), means, 1500)
-    decision = bandit.posterior()["decision"]
-    assert decision["best"].sel(arm="b") > 0.8
-    assert decision["best"].sum() == pytest.approx(1)
-    assert decision["mean"].sel(arm="b") == pytest.approx(0.8, abs=0.1)
-    assert decision["loss"].sel(arm="b") < decision["loss"].sel(arm="a")
-    assert bandit.posterior(draws=7)["posterior"]["mean_reward"].dims == ("chain", "draw", "arm")
-    one = dirdp.ThompsonSampler("only", GUARANTEE)
-    assert one.select() == "only"
-    assert one.posterior()["decision"]["best"].values.tolist() == [1.0]
-    assert one.posterior()["decision"]["loss"].values == pytest.approx([0], abs=1e-15)
-
-
-def test_what_is_released_may_be_published_and_nothing_else_is_shown():
-    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, first_batch=4)
-    for reward in (1, 1, 1):
-        bandit.update("a", reward)
-    assert bandit.released.sizes["batch"] == 0
-    bandit.update("a", 1)
-    released = bandit.released
-    assert released["arm"].values.tolist() == ["a"]
-    assert released["size"].values.tolist() == [4]
-    assert released["number"].values.tolist() == [0]
-    secret = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=1000)
-    secret.update(["a"] * 777, [1] * 777)
-    assert "777" not in repr(secret) + str(dirdp.report(secret, full=True)) + repr(vars(secret._run)["state"])
-
-
-def test_noise_comes_from_the_bits_of_the_operating_system(monkeypatch):
-    asked = []
-    real = os.urandom
-    monkeypatch.setattr(os, "urandom", lambda n: asked.append(n) or real(n))
-    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=1)
-    asked.clear()
-    bandit.update("a", 1)
-    assert asked
-
-
-def test_rewards_between_are_rounded_without_bias():
-    bandit = dirdp.ThompsonSampler(["a"], dirdp.PureDP(epsilon=30.0), first_batch=4000)
-    bandit.update(["a"] * 4000, np.full(4000, 0.3))
-    assert bandit.released["noisy_sum"].values[0] == pytest.approx(1200, abs=6 * math.sqrt(4000 * 0.21))
 
 
 @pytest.mark.thorough
@@ -88,59 +40,6 @@ def test_a_posterior_is_calibrated_although_the_rewards_decided_the_pulls():
             ignoring.append(float(stats.beta(1 + seen.sum(), 1 + (sizes - seen).sum()).cdf(mean)))
     assert stats.kstest(ranks, "uniform").pvalue > 1e-4
     assert stats.kstest(ignoring, "uniform").pvalue < 1e-6
-
-
-def test_people_give_no_more_than_they_may():
-    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, contribution=2, first_batch=100)
-    assert bandit.privacy.pure_epsilon <= 1
-    assert bandit.design.mechanism.scale == pytest.approx(2)
-    for _ in range(50):
-        bandit.update("a", 1, person="Ann")
-    bandit.update(["a", "b"], [1, 0], person=["Bob", 7])
-    # Two of Ann and one of Bob are in the open batch of a.
-    assert bandit._run.state.open[0].pulls == 3
-    assert "Ann" not in repr(vars(bandit._run.state))
-    with pytest.raises(dirdp.errors.ArgumentError, match="person="):
-        bandit.update("a", 1)
-    with pytest.raises(dirdp.errors.ArgumentError, match="contribution="):
-        dirdp.ThompsonSampler(["a"], GUARANTEE).update("a", 1, person="Ann")
-
-
-def test_a_ledger_is_charged_once():
-    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.5), unit="visitor")
-    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, contribution=2, unit="visitor", ledger=ledger)
-    for visitor in range(200):
-        bandit.update(bandit.select(), 1, person=visitor)
-    (entry,) = ledger.entries()
-    assert entry.unit == "visitor"
-    assert entry.assumptions == ("a visitor contributes no more than 2 rewards of a run",)
-    assert "one visitor with at most 2 rewards" in str(dirdp.report(bandit, full=True))
-    with pytest.raises(dirdp.errors.BudgetError):
-        dirdp.ThompsonSampler(["a", "b"], GUARANTEE, contribution=1, unit="visitor", ledger=ledger)
-
-
-def test_a_guarantee_about_rewards_is_never_booked_as_one_about_people():
-    people = dirdp.Ledger(dirdp.PureDP(epsilon=5), unit="person")
-    with pytest.raises(dirdp.errors.ArgumentError, match="unit='reward'"):
-        dirdp.ThompsonSampler(["a"], GUARANTEE, ledger=people)
-    assert people.entries() == ()
-    dirdp.ThompsonSampler(["a"], GUARANTEE, contribution=1, ledger=people)
-    open_to_all = dirdp.Ledger(dirdp.PureDP(epsilon=5))
-    dirdp.ThompsonSampler(["a"], GUARANTEE, ledger=open_to_all)
-    assert open_to_all.unit == "reward"
-    assert open_to_all.entries()[0].assumptions == ()
-    # Nor the other way round: the ledger would add up guarantees about different units.
-    with pytest.raises(dirdp.errors.ArgumentError, match="unit='person'"):
-        dirdp.ThompsonSampler(["a"], GUARANTEE, contribution=1, ledger=open_to_all)
-
-
-def test_a_report_says_who_is_protected():
-    report = str(dirdp.report(dirdp.ThompsonSampler(["a"], GUARANTEE), full=True))
-    assert "one reward: an observer cannot tell it from another reward in [0, 1]" in " ".join(report.split())
-    assert "the same name" not in report
-    people = str(dirdp.report(dirdp.ThompsonSampler(["a"], GUARANTEE, contribution=3), full=True))
-    assert "one person with at most 3 rewards" in people
-    assert "one person has the same name in every update" in people
 
 
 @pytest.mark.thorough
@@ -168,75 +67,6 @@ def test_the_model_of_pymc_has_the_likelihood_of_what_was_released():
                 place += 1
 
 
-def test_many_visitors_before_any_feedback():
-    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE)
-    arms = bandit.select(size=500)
-    assert len(arms) == 500
-    assert set(arms) == {"a", "b"}
-    bandit.update(arms, np.ones(500))
-    assert bandit.released["size"].sum() > 200
-    assert bandit.select(theta=[0.1, 0.9]) == "b"
-
-
-def test_bad_rewards_are_refused_without_showing_them_and_count_none():
-    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, first_batch=10)
-    for reward in (-0.1, 1.1, math.nan, math.inf, "yes", None, [1]):
-        for arms, rewards in (("a", reward), (["b", "a"], [1, reward])):
-            with pytest.raises(dirdp.errors.DataError) as caught:
-                bandit.update(arms, rewards)
-            assert "1.1" not in str(caught.value)
-    with pytest.raises(dirdp.errors.ArgumentError, match="as many"):
-        bandit.update(["a", "b"], [1])
-    with pytest.raises(dirdp.errors.ArgumentError, match="Unknown arm"):
-        bandit.update(["a", "z"], [1, 1])
-    assert [one.pulls for one in bandit._run.state.open] == [0, 0]
-
-
-@pytest.mark.parametrize(
-    ("arms", "options", "message"),
-    [
-        ([], {}, "at least one arm"),
-        (2, {}, "names of the arms, such as .*, got an int"),
-        (["a", "a"], {}, "different"),
-        ([1.5], {}, "text or an integer"),
-        ([True], {}, "text or an integer"),
-        (["a"], {"growth": 0}, "growth"),
-        (["a"], {"growth": -1}, "growth"),
-        (["a"], {"first_batch": 0}, "first_batch"),
-        (["a"], {"prior": (0, 1)}, "prior"),
-        (["a"], {"prior": 1}, "pair"),
-        (["a"], {"prior": (1e13, 1)}, "never learns"),
-        (["a"], {"contribution": 0}, "contribution"),
-        (["a"], {"mechanism": "laplace"}, "mechanism"),
-        (["a"], {"unit": "visitor"}, "contribution="),
-        (["a"], {"unit": "reward", "contribution": 1}, "weaker one"),
-        (["a"], {"unit": "a\nb", "contribution": 1}, "printable"),
-        (["a"], {"unit": 3, "contribution": 1}, "unit to be a text"),
-        (["a"], {"guarantee": 1.0}, "guarantee"),
-    ],
-)
-def test_bad_arguments(arms, options, message):
-    with pytest.raises(dirdp.errors.ArgumentError, match=message):
-        dirdp.ThompsonSampler(arms, **({"guarantee": GUARANTEE} | options))
-
-
-@pytest.mark.parametrize("prior", [(1e12, 1), (1e12, 1e12), (1e-300, 1)])
-@pytest.mark.parametrize("epsilon", [1e-12, 700, 1e6])
-def test_extreme_priors_and_budgets(prior, epsilon):
-    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=epsilon), prior, first_batch=3)
-    bandit.update(["a", "b"] * 20, [1, 0] * 20)
-    decision = bandit.posterior(draws=5)["decision"].to_dataset()
-    assert ((decision >= 0) & (decision <= 1)).all()
-    assert bandit.select() in ("a", "b")
-
-
-def test_a_ledger_for_add_remove_is_warned_about_the_reward_of_0():
-    ledger = dirdp.Ledger(GUARANTEE, adjacency="add-remove")
-    with pytest.raises(dirdp.errors.ArgumentError, match="the reward 0"):
-        dirdp.ThompsonSampler(["a"], GUARANTEE, ledger=ledger)
-    assert ledger.entries() == ()
-
-
 def test_threads_lose_no_reward():
     bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0), first_batch=7)
 
@@ -256,17 +86,6 @@ def test_threads_lose_no_reward():
         assert batch.counts == (0, batch.pulls)
 
 
-def test_a_person_has_one_name_and_labels_of_numpy_are_those_of_python():
-    bandit = dirdp.ThompsonSampler([0, 1], GUARANTEE, first_batch=10, contribution=1)
-    bandit.update(np.int64(1), 1, person=5)
-    for person in (5, "5", "5 ", "\t5\n", np.int64(5), np.str_("5")):
-        bandit.update(1, 1, person=person)
-    assert [one.pulls for one in bandit._run.state.open] == [0, 1]
-    for nobody in (None, True, "", " ", 5.0, b"5", ("5",), 10**5000, "\ud800"):
-        with pytest.raises(dirdp.errors.ArgumentError, match="Pass person="):
-            bandit.update(1, 1, person=nobody)
-
-
 def test_copies_would_release_twice():
     bandit = dirdp.ThompsonSampler(["a"], GUARANTEE)
     for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
@@ -278,69 +97,149 @@ def test_copies_would_release_twice():
             use()
 
 
-def test_a_seeded_run_is_marked():
-    with pytest.warns(dirdp.errors.SeededReleaseWarning, match="not private"):
-        bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, random_seed=1)
-    assert str(dirdp.report(bandit, full=True)).startswith("Not private")
-    bandit.update(["a", "a"], [1, 0])
-    assert "not private" in bandit.released.attrs["reproducible"]
-    with pytest.warns(dirdp.errors.SeededReleaseWarning):
-        again = dirdp.ThompsonSampler(["a"], GUARANTEE, random_seed=1)
-    again.update(["a", "a"], [1, 0])
-    assert bandit.released.equals(again.released)
+def test_it_finds_the_best_arm_also_of_categories_of_public_worth():
+    worths, rng = {"left": 0.0, "bought": 1.0, "subscribed": 10.0}, np.random.default_rng(3)
+    of_arm = {"a": [0.9, 0.1, 0.0], "b": [0.5, 0.2, 0.3]}
+    found = []
+    for options in ({}, {"utilities": worths}):
+        bandit = dirdp.ThompsonSampler(list(of_arm), GUARANTEE, **options)
+        for _ in range(600):
+            arm = bandit.select()
+            label = str(rng.choice(list(worths), p=of_arm[arm]))
+            bandit.update(arm, label if options else worths[label] / 10)
+        found.append(bandit.posterior()["decision"])
+    for decision, unit in zip(found, (10.0, 1.0), strict=True):
+        assert decision["best"].sel(arm="b") > 0.8
+        assert decision["best"].sum() == pytest.approx(1)
+        assert unit * decision["mean"].sel(arm="b") == pytest.approx(3.2, abs=1)
+        assert unit * decision["loss"].sel(arm="a") > 0.3
+    assert bandit.posterior(draws=7)["posterior"]["mean_reward"].dims == ("chain", "draw", "arm")
+    one = dirdp.ThompsonSampler("only", GUARANTEE)
+    assert one.select() == "only"
+    assert one.posterior()["decision"]["best"].values.tolist() == [1.0]
+    assert one.posterior()["decision"]["loss"].values == pytest.approx([0], abs=1e-15)
 
 
-def test_rewards_may_be_categories_of_public_worth():
-    worths = {"left": 0.0, "bought": 1.0, "subscribed": 10.0}
-    distributions = {"a": [0.9, 0.1, 0.0], "b": [0.5, 0.2, 0.3]}
-    rng = np.random.default_rng(3)
-    bandit = dirdp.ThompsonSampler(list(distributions), GUARANTEE, utilities=worths)
-    for _ in range(1000):
-        arm = bandit.select()
-        bandit.update(arm, str(rng.choice(list(worths), p=distributions[arm])))
-    decision = bandit.posterior()["decision"]
-    assert decision["best"].sel(arm="b") > 0.8
-    assert decision["mean"].sel(arm="b") == pytest.approx(3.2, abs=0.8)
-    assert decision["loss"].sel(arm="a") > 0.3
+def test_what_is_released_may_be_published_and_nothing_else_is_shown():
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, first_batch=4)
+    bandit.update(["a"] * 3, [1] * 3)
+    assert bandit.released.sizes["batch"] == 0
+    bandit.update("a", 1)
+    assert [bandit.released[name].item() for name in ("arm", "size", "number")] == ["a", 4, 0]
+    secret = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=1000)
+    secret.update(["a"] * 777, [1] * 777)
+    assert "777" not in repr(secret) + str(dirdp.report(secret, full=True)) + repr(vars(secret._run)["state"])
+
+
+def test_rewards_between_are_rounded_without_bias():
+    bandit = dirdp.ThompsonSampler(["a"], dirdp.PureDP(epsilon=30.0), first_batch=1000)
+    bandit.update(["a"] * 1000, np.full(1000, 0.3))
+    assert bandit.released["noisy_sum"].values[0] == pytest.approx(300, abs=6 * math.sqrt(1000 * 0.21))
+
+
+def test_people_give_no_more_than_they_may_and_a_ledger_is_charged_once():
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.5), unit="visitor")
+    options = {"contribution": 2, "unit": "visitor", "ledger": ledger, "first_batch": 100}
+    bandit = dirdp.ThompsonSampler([0, "b"], GUARANTEE, **options)
+    assert bandit.privacy.pure_epsilon <= 1
+    assert bandit.design.mechanism.scale == pytest.approx(2)
+    # A person has one name, and labels of numpy are those of Python.
+    for person in (5, "5", "5 ", "\t5\n", np.int64(5), np.str_("5")):
+        bandit.update(np.int64(0), 1, person=person)
+    bandit.update([0, "b"], [1, 0], person=["Bob", 7])
+    assert [one.pulls for one in bandit._run.state.open] == [3, 1]
+    assert "Bob" not in repr(vars(bandit._run.state))
+    for nobody in (None, True, "", " ", 5.0, b"5", ("5",), 10**5000, "\ud800"):
+        with pytest.raises(dirdp.errors.ArgumentError, match="Pass person="):
+            bandit.update(0, 1, person=nobody)
+    (entry,) = ledger.entries()
+    assert entry.unit == "visitor"
+    assert entry.assumptions == ("a visitor contributes no more than 2 rewards of a run",)
+    report = " ".join(str(dirdp.report(bandit, full=True)).split())
+    assert "one visitor with at most 2 rewards" in report
+    assert "one visitor has the same name in every update" in report
+    with pytest.raises(dirdp.errors.BudgetError):
+        dirdp.ThompsonSampler(["a", "b"], GUARANTEE, contribution=1, unit="visitor", ledger=ledger)
+
+
+def test_a_guarantee_about_rewards_is_never_booked_as_one_about_people():
+    people = dirdp.Ledger(dirdp.PureDP(epsilon=5), unit="person")
+    with pytest.raises(dirdp.errors.ArgumentError, match="unit='reward'"):
+        dirdp.ThompsonSampler(["a"], GUARANTEE, ledger=people)
+    assert people.entries() == ()
+    dirdp.ThompsonSampler(["a"], GUARANTEE, contribution=1, ledger=people)
+    open_to_all = dirdp.Ledger(dirdp.PureDP(epsilon=5))
+    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE, ledger=open_to_all)
+    assert (open_to_all.unit, open_to_all.entries()[0].assumptions) == ("reward", ())
+    report = " ".join(str(dirdp.report(bandit, full=True)).split())
+    assert "one reward: an observer cannot tell it from another reward in [0, 1]" in report
+    assert "the same name" not in report
+    # Nor the other way round: the ledger would add up guarantees about different units.
+    with pytest.raises(dirdp.errors.ArgumentError, match="unit='person'"):
+        dirdp.ThompsonSampler(["a"], GUARANTEE, contribution=1, ledger=open_to_all)
+    others = dirdp.Ledger(GUARANTEE, adjacency="add-remove")
+    with pytest.raises(dirdp.errors.ArgumentError, match="the reward 0"):
+        dirdp.ThompsonSampler(["a"], GUARANTEE, ledger=others)
+    assert others.entries() == ()
+
+
+def test_bad_rewards_are_refused_without_showing_them_and_count_none():
+    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, first_batch=10)
+    for reward in (-0.1, 1.1, math.nan, math.inf, "yes", None, [1]):
+        for arms, rewards in (("a", reward), (["b", "a"], [1, reward])):
+            with pytest.raises(dirdp.errors.DataError) as caught:
+                bandit.update(arms, rewards)
+            assert "1.1" not in str(caught.value)
+    for arms, rewards, options in ((["a", "b"], [1], {}), (["a", "z"], [1, 1], {}), ("a", 1, {"person": "Ann"})):
+        with pytest.raises(dirdp.errors.ArgumentError, match=r"as many|Unknown arm|contribution="):
+            bandit.update(arms, rewards, **options)
+    assert [one.pulls for one in bandit._run.state.open] == [0, 0]
     with pytest.raises(dirdp.errors.DataError, match="one of 'left'"):
-        bandit.update("a", 1)
-    for bad in ({"one": 1.0}, {"one": 1.0, "two": 1.0}, {"one": math.nan, "two": 1.0}, {1: 0.0, 2: 1.0}, [0, 1]):
-        with pytest.raises(dirdp.errors.ArgumentError, match="utilities"):
-            dirdp.ThompsonSampler(["a"], GUARANTEE, utilities=bad)
+        dirdp.ThompsonSampler("a", GUARANTEE, utilities={"left": 0, "bought": 1}).update("a", 1)
 
 
-def transcript(counts, *, cumulative=False):
-    """Two hundred rounds: what was chosen and released, in a few numbers. The reward of the first round is `counts[0]`.
-
-    All other rewards are 0, so nothing hides the first one but noise.
-    """
-    bandit = dirdp.ThompsonSampler(["a", "b"], GUARANTEE, first_batch=5)
-    first, chosen = None, []
-    for _ in range(200):
-        arm = bandit.select()
-        first = first or arm
-        bandit.update(arm, int(counts[0]) if not chosen else 0)
-        chosen.append(arm)
-        batch = bandit._run.state.open[bandit.arms.index(first)]
-        if cumulative and arm == first and batch.pulls == 0:
-            # A mutant that releases the sum of all rewards of an arm again and again.
-            bandit._run.state.open[bandit.arms.index(first)] = OpenBatch((-int(counts[0]), int(counts[0])))
-    released = bandit.released.to_dataframe()
-    sums = released.loc[released["arm"] == first, "noisy_sum"].to_numpy()[:3]
-    return np.array(
-        [*np.resize([*sums, 0], 3), sums.sum(), chosen.count(first), chosen[1:20].count(first)], dtype=float
-    )
+WRONG = [
+    ("at least one arm", {"arms": []}),
+    ("names of the arms, such as .*, got an int", {"arms": 2}),
+    ("different", {"arms": ["a", "a"]}),
+    ("text or an integer", {"arms": [1.5]}),
+    ("text or an integer", {"arms": [True]}),
+    ("growth", {"growth": 0}),
+    ("first_batch", {"first_batch": 0}),
+    ("prior", {"prior": (0, 1)}),
+    ("pair", {"prior": 1}),
+    ("never learns", {"prior": (1e13, 1)}),
+    ("contribution", {"contribution": 0}),
+    ("mechanism", {"mechanism": "laplace"}),
+    ("contribution=", {"unit": "visitor"}),
+    ("weaker one", {"unit": "reward", "contribution": 1}),
+    ("printable", {"unit": "a\nb", "contribution": 1}),
+    *(("utilities", {"utilities": bad}) for bad in ({"one": 1.0}, {"one": 1.0, "two": 1.0}, {1: 0.0, 2: 1.0}, [0, 1])),
+    ("utilities", {"utilities": {"one": math.nan, "two": 1.0}}),
+]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("cumulative", "claim", "refuted"),
-    [(False, GUARANTEE, False), (False, dirdp.PureDP(epsilon=0.3), True), (True, GUARANTEE, True)],
-)
-def test_an_audit_of_two_hundred_rounds(cumulative, claim, refuted):
-    """A thousand transcripts refute a third of what is lost, and a mutant that releases a reward again and again."""
-    pair = (np.array([0.0, 1.0]), np.array([1.0, 0.0]))
-    found = dirdp.audit(
-        lambda counts: transcript(counts, cumulative=cumulative), claim=claim, pair=pair, n=1000, random_seed=1
-    )
-    assert (found.verdict == "refuted") == refuted
+def test_wrong_arguments_are_refused():
+    for message, options in WRONG:
+        with pytest.raises(dirdp.errors.ArgumentError, match=message):
+            dirdp.ThompsonSampler(**{"arms": ["a"], "guarantee": GUARANTEE} | options)
+
+
+@pytest.mark.parametrize("prior", [(1e12, 1), (1e12, 1e12), (1e-300, 1)])
+def test_extreme_priors_and_budgets(prior):
+    for epsilon in (1e-12, 1e6):
+        bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=epsilon), prior, first_batch=3)
+        bandit.update(["a", "b"] * 20, [1, 0] * 20)
+        decision = bandit.posterior(draws=5)["decision"].to_dataset()
+        assert ((decision >= 0) & (decision <= 1)).all()
+        assert bandit.select() in ("a", "b")
+
+
+@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
+def test_a_seeded_run_is_marked():
+    one, again = (dirdp.ThompsonSampler(["a"], GUARANTEE, random_seed=1) for _ in range(2))
+    for bandit in (one, again):
+        bandit.update(["a", "a"], [1, 0])
+    assert one.released.equals(again.released)
+    assert "not private" in one.released.attrs["reproducible"]
+    assert str(dirdp.report(one, full=True)).startswith("Not private")

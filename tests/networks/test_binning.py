@@ -52,123 +52,80 @@ def test_the_ledger_is_charged_what_the_choice_loses(bins):
     assert book.spent["rho"] == pytest.approx(chosen.guarantee.rho, rel=1e-3)
     assert book.spent["rho"] >= chosen.mechanism.rho(math.inf) * (1 - 1e-12)
     assert [entry.what for entry in book.entries()] == ["the bins of age"]
-    # What is released of the bins adds up in the same ledger.
-    naive = dirdp.naive_bayes(
-        {"age": chosen.label(AGES), "ill": np.where(AGES > 60, "yes", "no")},
-        "ill",
-        categories={"age": chosen.labels, "ill": ["no", "yes"]},
-    )
-    before = book.spent["rho"]
-    dirdp.sample(dirdp.ZeroCDP(rho=0.2), naive, mechanism="geometric", ledger=book)
-    assert book.spent["rho"] > before + 0.1
     with pytest.raises(BudgetError):
         choose(ledger=ledger(0.05))
 
 
-def test_nothing_is_read_before_the_charge(monkeypatch):
-    book = ledger()
-    with pytest.raises(DataError, match="has been charged") as caught:
-        choose({"age": [31.5, None]}, ledger=book)
-    assert "31.5" not in str(caught.value)
-    assert book.spent["rho"] > 0
+def test_wrong_arguments_are_refused_before_the_charge_and_records_after_it(monkeypatch, bins):
+    """An infinite edge made bins whose file was refused."""
+    for wrong in ([31.5, None], [1.0, math.nan], ["a", "b"], [True, False], [10**400, 1], [[1.0], [2.0]]):
+        book = ledger()
+        with pytest.raises(DataError, match="has been charged") as caught:
+            choose({"age": wrong}, ledger=book)
+        # A frame of a context would hold the records.
+        assert caught.value.__context__ is None
+        assert "31.5" not in str(caught.value)
+        assert book.spent["rho"] > 0
+        with pytest.raises(DataError):
+            bins.label(wrong)
     monkeypatch.setattr(choosing, "count_between", None)
-    head = book.head
-    for wrong in ({"candidates": [3, 2]}, {"n_bins": 1}, {"unit": "who"}, {"candidates": ["a", "b"]}):
-        with pytest.raises(ArgumentError):
-            choose(ledger=book, **wrong)
-    with pytest.raises(ArgumentError, match="no column"):
-        choose({"weight": AGES}, ledger=book)
-    assert book.head == head
+    book = ledger()
+    for options, said in (
+        ({"candidates": [3, 2]}, "rising"),
+        ({"candidates": [2**53, 2**53 + 1]}, "rising"),
+        ({"candidates": [1.0, 1.0]}, "differ"),
+        ({"candidates": ["a", "b"]}, "numbers"),
+        ({"candidates": [False, True]}, "numbers"),
+        ({"candidates": [1.0, math.inf]}, "finite"),
+        ({"candidates": [1, 10**400]}, "finite"),
+        ({"n_bins": 1}, "n_bins"),
+        ({"unit": "who"}, "together"),
+        ({"records": {"age": AGES, "who": AGES}, "unit": "who", "contribution": 1}, "add-remove"),
+        ({"unit": "age", "contribution": 1}, "another column"),
+        ({"records": {"weight": AGES}}, "no column"),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            choose(ledger=book, **options)
+    assert not book.entries()
 
 
-def test_people_with_several_records():
-    records = {"age": AGES, "who": np.arange(len(AGES)) // 10}
-    with pytest.raises(ArgumentError, match="add-remove"):
-        choose(records, unit="who", contribution=3)
-    chosen = choose(records, unit="who", contribution=3, adjacency="add-remove")
-    assert (chosen.unit, chosen.mechanism.contribution) == ("who", 3)
-    one = choose(records, unit="who", contribution=1, adjacency="add-remove")
-    assert chosen.mechanism.scale == pytest.approx(3 * one.mechanism.scale, rel=1e-3)
-    with pytest.raises(ArgumentError, match="another column"):
-        choose(unit="age", contribution=1)
-
-
-def test_a_person_with_ten_records_counts_as_often_as_is_said(monkeypatch):
-    seen = []
+@pytest.fixture
+def seen(monkeypatch):
+    """The counts between candidates that a choice was made from; the first candidate is chosen."""
+    found = []
 
     def drawn(self, tables):
-        seen.extend(np.array(table.secret_cells) for table in tables)
+        found.extend(table.secret_cells.tolist() for table in tables)
         return (0,)
 
     monkeypatch.setattr(EdgesDrawing, "of", drawn)
+    return found
+
+
+def test_a_person_with_ten_records_counts_as_often_as_is_said(seen):
     records = {"age": [5.0] * 10 + [50.0], "who": ["ann"] * 10 + ["bob"]}
-    choose(records, candidates=[10, 60], unit="who", contribution=2, adjacency="add-remove")
+    two, one = (
+        choose(records, candidates=[10, 60], unit="who", contribution=n, adjacency="add-remove") for n in (2, 1)
+    )
+    assert (two.unit, two.mechanism.contribution) == ("who", 2)
+    assert two.mechanism.scale == pytest.approx(2 * one.mechanism.scale, rel=1e-3)
     choose(records, candidates=[5, 50], adjacency="add-remove")
-    assert [between.tolist() for between in seen] == [[2, 1, 0], [0, 10, 1]]
+    assert seen == [[2, 1, 0], [1, 1, 0], [0, 10, 1]]
 
 
-def test_columns_of_an_engine(tmp_path, monkeypatch):
+def test_columns_of_an_engine(tmp_path, seen):
     """The edges of a tight choice are those of the records in memory: it is the same counts that are scored."""
     pl, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
     frame = pl.DataFrame({"age": AGES})
     frame.write_parquet(tmp_path / "ages.parquet")
-    seen = []
-
-    def drawn(self, tables):
-        seen.extend(table.secret_cells.tolist() for table in tables)
-        return (0,)
-
-    monkeypatch.setattr(EdgesDrawing, "of", drawn)
     for records in (None, frame.lazy(), duckdb.from_arrow(frame.to_arrow()), tmp_path / "ages.parquet"):
         choose(records)
     assert len(seen) == 4
     assert seen == seen[:1] * 4
-    book = ledger()
-    for wrong, said in (
-        (frame.lazy().rename({"age": "years"}), "no column"),
-        (tmp_path / "other.parquet", "other.parquet"),
-    ):
-        with pytest.raises(ArgumentError, match=said):
-            choose(wrong, ledger=book)
-    assert not book.entries()
-    with pytest.raises(DataError, match="has been charged") as caught:
-        choose(pl.LazyFrame({"age": ["31.5"]}), ledger=book)
-    assert "31.5" not in str(caught.value)
-
-
-def test_what_is_no_number_is_refused(bins):
-    """Of the records after the charge, and of candidates before: an infinite edge made bins whose file was refused."""
-    for wrong in ([1.0, math.nan], [1, None], ["a", "b"], [True, False], [10**400, 1], [[1.0], [2.0]]):
-        with pytest.raises(DataError) as caught:
-            choose({"age": wrong})
-        # A frame of a context would hold the records.
-        assert caught.value.__context__ is None
-        with pytest.raises(DataError):
-            bins.label(wrong)
-    book = ledger()
-    for candidates, said in (
-        ([1.0, math.inf], "finite"),
-        ([-math.inf, 1.0], "finite"),
-        ([1, 10**400], "finite"),
-        ([False, True], "numbers"),
-        ([2**53, 2**53 + 1], "rising"),
-        ([1.0, 1.0], "differ"),
-    ):
-        with pytest.raises(ArgumentError, match=said):
-            choose(candidates=candidates, ledger=book)
-    assert not book.entries()
-
-
-def test_whether_a_ledger_holds_the_bins_has_to_be_said(bins):
-    with pytest.raises(ArgumentError, match="ledger"):
-        choose(ledger=1.0)
-    with pytest.raises(TypeError, match="ledger"):
-        dirdp.choose_bins(PART, {"age": AGES}, "age", n_bins=4, candidates=CANDIDATES)
-    assert bins.recorded
-    assert not choose(ledger=None).recorded
-    with pytest.raises(DataError) as caught:
-        choose({"age": [1.0, None]}, ledger=None)
-    assert "charged" not in str(caught.value)
+    with pytest.raises(ArgumentError, match=r"other\.parquet"):
+        choose(tmp_path / "other.parquet")
+    with pytest.raises(DataError, match="has been charged"):
+        choose(pl.LazyFrame({"age": ["31.5"]}))
 
 
 def test_a_seed_is_marked_and_candidates_of_data_are_warned_of(bins):
@@ -177,6 +134,8 @@ def test_a_seed_is_marked_and_candidates_of_data_are_warned_of(bins):
     assert chosen.reproducible
     assert "NOT PRIVATE" in str(chosen)
     assert "NOT PRIVATE" not in str(bins)
+    assert bins.recorded
+    assert not choose(ledger=None).recorded
     pd = pytest.importorskip("pandas")
     with pytest.warns(dirdp.errors.CategoriesFromDataWarning):
         choose(pd.DataFrame({"age": AGES}), candidates=pd.Series([30, 40]))

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -51,31 +50,19 @@ def release(structure):
 def test_what_depends_on_each_other_is_joined(structure):
     assert dict(structure) == {"a": (), "b": ("a",), "c": (), "d": ("c",), "one": ()}
     assert list(structure) == list(CATEGORIES)
-    assert len(structure) == 5
-    assert structure["d"] == ("c",)
     rooted = dirdp.choose_structure(TARGET, RECORDS, categories=CATEGORIES, root="d")
-    assert rooted["d"] == ()
-    assert rooted["c"] == ("d",)
+    assert (rooted["d"], rooted["c"]) == ((), ("d",))
 
 
-@pytest.mark.parametrize("size", range(1, 6))
-def test_arrows_lead_away_from_the_roots(size):
-    """Oracle: every forest over a few names, whose edges are those of the arrows."""
-    names = list("abcde")[:size]
-    rng = np.random.default_rng(size)
-    for root in (None, *names):
-        order = rng.permutation(size)
-        edges = [
-            tuple(sorted((names[order[i]], names[order[rng.integers(i)]])))
-            for i in range(1, size)
-            if rng.random() < 0.7
-        ]
-        parents = dict(choosing._directed_forest(names, edges, root=root))
-        assert list(parents) == names
+def test_arrows_lead_away_from_the_roots():
+    """The first of each part of a forest has no parent, or the root that is asked for; its edges are the arrows."""
+    edges = [("a", "c"), ("c", "d"), ("b", "e"), ("a", "f")]
+    for root in (None, *"abcdefg"):
+        parents = dict(choosing._directed_forest(list("abcdefg"), edges, root=root))
+        assert list(parents) == list("abcdefg")
         assert sorted(tuple(sorted((name, *given))) for name, given in parents.items() if given) == sorted(edges)
-        assert root is None or parents[root] == ()
-        # The first of each part has no parent.
-        assert root is not None or parents[names[0]] == ()
+        assert parents[root or "a"] == parents["g"] == ()
+        assert root in tuple("be") or parents["b"] == ()
 
 
 def test_one_guarantee_covers_the_structure_and_the_tables(structure, release):
@@ -88,14 +75,9 @@ def test_one_guarantee_covers_the_structure_and_the_tables(structure, release):
     # What is paid for the structure is noise on the tables.
     assert plan.parts[0].mechanism.noise_sds > free.parts[0].mechanism.noise_sds
     assert dirdp.verify(release)
-    for text in (
-        str(dirdp.report(plan, full=True)),
-        str(dirdp.report(release, full=True)),
-        str(dirdp.statement(release)),
-    ):
-        said = " ".join(text.split())
+    for text in (dirdp.report(plan, full=True), dirdp.report(release, full=True), dirdp.statement(release)):
+        said = " ".join(str(text).split())
         assert "chosen from the same records, privately" in said
-        assert str(structure.guarantee) in said
         assert "covers both" in said
 
 
@@ -114,17 +96,13 @@ def test_the_marginals_take_three_tenths_of_what_a_structure_loses(adjacency, st
     assert marginals / (marginals + choices) == pytest.approx(0.3, rel=1e-6)
 
 
-def test_a_structure_that_is_not_paid_for_breaks_the_guarantee(structure):
+def test_a_structure_that_is_not_paid_for_is_refused(structure):
     """A mutant: the tables take the whole guarantee, and the structure is forgotten."""
     model = dirdp.bayesian_network(RECORDS, dict(structure), categories=CATEGORIES)
     forgotten = replace(dirdp.plan(TARGET, model, **MARGINALS), after=(structure,))
     assert forgotten.tables_alone.satisfies(TARGET)
-    assert not forgotten.composition.satisfies(TARGET)
     with pytest.raises(UnattainableError, match="does not satisfy"):
         dirdp.sample(forgotten, model)
-
-
-def test_a_network_of_a_structure_that_nobody_has_paid_for_is_refused(structure):
     model = dirdp.bayesian_network(RECORDS, structure, categories=CATEGORIES)
     for options in ({}, MARGINALS, {"mechanism": "geometric"}):
         with pytest.raises(ArgumentError, match="nothing covers what that has cost"):
@@ -135,18 +113,16 @@ def test_a_network_of_a_structure_that_nobody_has_paid_for_is_refused(structure)
 
 
 def test_rows_may_stand_for_many_records_or_for_none():
-    """Ten people, and nobody: it ends."""
+    """With nobody it ends."""
     cells = list(itertools.product(CATEGORIES["a"], CATEGORIES["c"]))
     frame = {"a": [a for a, _ in cells], "c": [c for _, c in cells], "n": [900, 0, 0, 800, 0, 0]}
     categories = {name: CATEGORIES[name] for name in "ac"}
     assert dirdp.choose_structure(TARGET, frame, categories=categories, counts="n")["c"] == ("a",)
-    for n in (10, 0):
-        few = {name: values[:n] for name, values in RECORDS.items()}
-        with pytest.warns(SeededReleaseWarning):
-            chosen = dirdp.choose_structure(TARGET, few, categories=CATEGORIES, random_seed=1)
-        assert sum(map(len, dict(chosen).values())) <= 3
-        assert chosen.reproducible
-        assert "NOT PRIVATE" in str(chosen)
+    nobody = {name: values[:0] for name, values in RECORDS.items()}
+    with pytest.warns(SeededReleaseWarning):
+        chosen = dirdp.choose_structure(TARGET, nobody, categories=CATEGORIES, random_seed=1)
+    assert sum(map(len, dict(chosen).values())) <= 3
+    assert "NOT PRIVATE" in str(chosen)
 
 
 def test_no_count_and_no_score_is_revealed(structure, release, numbers_in):
@@ -160,82 +136,49 @@ def test_no_count_and_no_score_is_revealed(structure, release, numbers_in):
     assert "score" not in json.dumps(dict(release["privacy"].attrs))
 
 
-def test_the_ledger_is_charged_before_a_record_is_read(monkeypatch):
+PURE = dirdp.PureDP(epsilon=1.0)
+ONE_OF_TWO = {"unit": "who", "contribution": 1}
+
+
+WRONG = [
+    ({"share": 0}, "share"),
+    ({"share": 1.1}, "share"),
+    ({"root": "e"}, "root"),
+    ({"unit": "a"}, "unit and contribution together"),
+    ({"categories": {"a": ["x"], "b": ["x", "y"]}}, "at least two variables"),
+    ({"categories": {f"v{i}": [0, 1] for i in range(201)}}, "at most 200"),
+    ({"categories": {"a": range(1001), "b": range(1000)}}, "1001000 cells"),
+    ({"categories": {"a": ["x", 1], "b": ["x", "y"]}}, "all texts or all numbers"),
+    ({"categories": {"a": [0, 1], "p_a": [0, 1]}}, "p_a"),
+    # Found by attack: the ledger was charged, and there was no structure.
+    ({"records": {"a": RECORDS["a"]}}, "no column 'b'"),
+    (ONE_OF_TWO, "no column 'who'"),
+    ({"counts": "n"}, "no column 'n'"),
+    ({"records": RECORDS | {"n": [1] * N, "who": range(N)}, "counts": "n"} | ONE_OF_TWO, "Leave counts"),
+    ({"records": [RECORDS]}, "columns by name, got a list"),
+]
+
+
+def test_what_is_wrong_is_said_before_the_charge_and_values_are_read_after_it(monkeypatch):
     ledger = dirdp.Ledger(dirdp.PureDP(epsilon=3.0))
-    wrong = RECORDS | {"c": ["maybe"] * N}
-    with pytest.raises(DataError, match="charged"):
-        dirdp.choose_structure(TARGET_PURE, wrong, categories=CATEGORIES, ledger=ledger)
-    assert ledger.spent["epsilon"] > 0
-    monkeypatch.setattr(choosing, "count_families", None)
-    head = ledger.head
-    with pytest.raises(ArgumentError, match="root"):
-        dirdp.choose_structure(TARGET_PURE, RECORDS, categories=CATEGORIES, root="e", ledger=ledger)
-    assert ledger.head == head
-
-
-TARGET_PURE = dirdp.PureDP(epsilon=1.0)
-
-
-@pytest.mark.parametrize(
-    ("records", "options", "said"),
-    [
-        ({"a": RECORDS["a"]}, {}, "no column 'b'"),
-        (RECORDS, {"unit": "who", "contribution": 1}, "no column 'who'"),
-        (RECORDS, {"counts": "n"}, "no column 'n'"),
-        (RECORDS | {"n": [1] * N, "who": range(N)}, {"counts": "n", "unit": "who", "contribution": 1}, "Leave counts"),
-        ([RECORDS], {}, "columns by name, got a list"),
-        ("no_such_file.parquet", {}, "no Parquet file"),
-    ],
-    ids=["variable", "unit", "counts", "both", "list", "file"],
-)
-def test_records_that_cannot_be_counted_are_refused_before_the_charge(records, options, said):
-    """Found by attack: the ledger was charged, and there was no structure."""
-    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=3.0))
-    if isinstance(records, str):
-        pytest.importorskip("duckdb")
-    with pytest.raises(ArgumentError, match=said):
-        dirdp.choose_structure(TARGET_PURE, records, categories=CATEGORIES, ledger=ledger, **options)
+    right = {"records": RECORDS, "categories": CATEGORIES, "ledger": ledger}
+    with monkeypatch.context() as patch:
+        patch.setattr(choosing, "count_families", None)
+        for options, said in WRONG:
+            with pytest.raises(ArgumentError, match=said):
+                dirdp.choose_structure(PURE, **right | options)
     assert ledger.entries() == ()
+    with pytest.raises(DataError, match="charged"):
+        dirdp.choose_structure(PURE, **right | {"records": RECORDS | {"c": ["maybe"] * N}})
+    assert ledger.spent["epsilon"] > 0
 
 
-@pytest.mark.thorough
 def test_people_with_several_records():
-    ids = np.arange(N) // 4
-    records = RECORDS | {"who": ids}
-    options = {"unit": "who", "contribution": 2}
+    records, options = RECORDS | {"who": np.arange(N) // 4}, {"unit": "who", "contribution": 2}
     with pytest.raises(ArgumentError, match="add-remove"):
         dirdp.choose_structure(TARGET, records, categories=CATEGORIES, **options)
     chosen = dirdp.choose_structure(TARGET, records, categories=CATEGORIES, adjacency="add-remove", **options)
     assert (chosen.unit, chosen.mechanism.contribution) == ("who", 2)
-    model = dirdp.bayesian_network(records, chosen, categories=CATEGORIES, **options)
-    release = planned_sample(TARGET, model, adjacency="add-remove", n_records=2000, after=chosen, **MARGINALS)
-    assert dirdp.verify(release)
     alone = dirdp.bayesian_network(records, chosen, categories=CATEGORIES)
     with pytest.raises(ArgumentError, match=r"unit='who'.*'record'"):
         dirdp.plan(TARGET, alone, adjacency="add-remove", n_records=2000, after=chosen, **MARGINALS)
-    with pytest.raises(ArgumentError, match="adjacency"):
-        dirdp.plan(TARGET, alone, after=chosen, **MARGINALS)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"share": 0}, "share"),
-        ({"share": 1.1}, "share"),
-        ({"share": math.nan}, "share"),
-        ({"root": "e"}, "root"),
-        ({"adjacency": "both"}, "adjacency"),
-        ({"unit": "a"}, "unit and contribution together"),
-        ({"categories": {"a": ["x"], "b": ["x", "y"]}}, "at least two variables"),
-        ({"categories": {}}, "at least two variables"),
-        ({"categories": {f"v{i}": [0, 1] for i in range(201)}}, "at most 200"),
-        ({"categories": {"a": range(1001), "b": range(1000)}}, "1001000 cells"),
-        ({"categories": {"a": ["x", 1], "b": ["x", "y"]}}, "all texts or all numbers"),
-        ({"categories": {"a": [0, 1], "p_a": [0, 1]}}, "p_a"),
-        ({"ledger": 1.0}, "ledger"),
-    ],
-)
-def test_what_is_wrong_is_said_before_a_record_is_read(options, said, monkeypatch):
-    monkeypatch.setattr(choosing, "count_families", None)
-    with pytest.raises(ArgumentError, match=said):
-        dirdp.choose_structure(TARGET, RECORDS, **{"categories": CATEGORIES} | options)

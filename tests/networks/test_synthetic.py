@@ -47,56 +47,58 @@ def test_records_have_the_columns_labels_and_types_of_the_data(network):
         assert set(records[name]) <= set(CATEGORIES[name])
         assert records[name].dtype == pd.DataFrame({name: FRAME[name].to_numpy()})[name].dtype
     # They go where the data went.
-    one = records.loc[0]
-    assert dirdp.count(one, list(CATEGORIES), categories=CATEGORIES).sum() == 300
-    again = dirdp.bayesian_network(one, STRUCTURE, categories=CATEGORIES)
+    again = dirdp.bayesian_network(records.loc[0], STRUCTURE, categories=CATEGORIES)
     assert dirdp.tables(again) == dirdp.tables(dirdp.bayesian_network(FRAME, STRUCTURE, categories=CATEGORIES))
 
 
 def test_each_cell_has_its_share_of_one_draw(network):
     """Oracle: the product of the draw's own shares, cell by cell, by chi-square; another draw does not pass."""
     analysis = dirdp.analyse(network, 2, chains=1, random_seed=2)
-    records = dirdp.synthetic(analysis, 60_000, random_seed=3)
+    records = dirdp.synthetic(analysis, 20_000, random_seed=3)
     seen = dirdp.count(records, ["class", "legs", "wild"], categories=CATEGORIES)
 
     def p_value(draw):
         one = analysis["posterior"].to_dataset().isel(chain=0, draw=draw)
         p = one["p_class"].values[:, None, None] * one["p_legs"].values[..., None] * one["p_wild"].values
-        return chi2.sf(np.sum((seen - 60_000 * p) ** 2 / (60_000 * p)), p.size - 1)
+        return chi2.sf(np.sum((seen - 20_000 * p) ** 2 / (20_000 * p)), p.size - 1)
 
     assert p_value(0) > 1e-6
-    assert p_value(1) < 1e-12
+    assert p_value(1) < 1e-8
 
 
 def test_sets_differ_as_the_draws_given_the_release_do():
     release = flat((60, 30, 10))
     estimates = dirdp.estimate(release).tables["p"]
-    records = dirdp.synthetic(release, 4000, 600, random_seed=1)
+    records = dirdp.synthetic(release, 1000, 300, random_seed=1)
     shares = records["p_dim_0"].eq(0).groupby(level="set").mean().to_numpy()
     mean, sd = estimates.share_means[0], estimates.share_sds[0]
-    sampling = np.sqrt((mean * (1 - mean) - sd**2) / 4000)
-    assert abs(shares.mean() - mean) < 5 * sd / np.sqrt(600)
-    assert shares.std() == pytest.approx(np.hypot(sd, sampling), rel=0.15)
+    sampling = np.sqrt((mean * (1 - mean) - sd**2) / 1000)
+    assert abs(shares.mean() - mean) < 5 * np.hypot(sd, sampling) / np.sqrt(300)
+    assert shares.std() == pytest.approx(np.hypot(sd, sampling), rel=0.2)
 
 
 def test_rows_without_shares_have_those_of_their_records():
     """Departments have no table, so theirs are drawn from a Dirichlet given how many records their rows have."""
-    analysis = dirdp.analyse(rates(), 1500, chains=1, random_seed=1)
-    records = dirdp.synthetic(analysis, 500, 1500, random_seed=2)
+    analysis = dirdp.analyse(rates(), 800, chains=1, random_seed=1)
+    records = dirdp.synthetic(analysis, 500, 800, random_seed=2)
     assert list(records) == ["department", "rate_outcome"]
     in_a = records["department"].eq("A").groupby(level="set").mean().to_numpy()
     totals = analysis["latent_counts"]["rate"].sum("rate_outcome").values[0, :, 0]
     distribution = beta(1 + totals, 71 - totals)
-    assert abs(in_a.mean() - distribution.mean().mean()) < 5 * in_a.std() / np.sqrt(1500)
-    assert in_a.var() == pytest.approx(np.mean(distribution.var()) + np.var(distribution.mean()) + 0.25 / 500, rel=0.15)
+    assert abs(in_a.mean() - distribution.mean().mean()) < 5 * in_a.std() / np.sqrt(800)
+    assert in_a.var() == pytest.approx(np.mean(distribution.var()) + np.var(distribution.mean()) + 0.25 / 500, rel=0.2)
     success = records[records["department"] == "A"]["rate_outcome"].eq("success").groupby(level="set").mean()
     assert abs(success.mean() - float(analysis["posterior"]["rate"].sel(department="A").mean())) < 0.02
 
 
 def test_the_number_of_records():
-    assert len(dirdp.synthetic(flat())) == 60
-    assert dirdp.synthetic(flat(), 0).shape == (0, 1)
-    assert len(dirdp.synthetic(flat(), 7, 3)) == 21
+    release = flat()
+    assert len(dirdp.synthetic(release)) == 60
+    assert dirdp.synthetic(release, 0).shape == (0, 1)
+    records = dirdp.synthetic(release, 7, 3, random_seed=4)
+    assert len(records) == 21
+    assert records.equals(dirdp.synthetic(release, 7, 3, random_seed=4))
+    assert not records.equals(dirdp.synthetic(release, 7, 3, random_seed=5))
     private = flat(adjacency="add-remove", n_records=50)
     assert len(dirdp.synthetic(private, 10)) == 10
     with pm.Model():
@@ -109,90 +111,48 @@ def test_the_number_of_records():
     sizes = dirdp.synthetic(analysis, n_sets=20).groupby(level="set").size()
     assert sizes.tolist() == analysis["latent_counts"]["p"].sum("p_dim_0").values[0].tolist()
     assert len(set(sizes)) > 1
+    with pytest.raises(dirdp.errors.ArgumentError, match="one of 20 draws"):
+        dirdp.synthetic(analysis, n_sets=21)
 
 
-@pytest.mark.parametrize("n", [0, 1])
-def test_hardly_any_records(n):
-    records = FRAME[:n]
-    model = dirdp.bayesian_network(records, STRUCTURE, categories=CATEGORIES)
-    release = dirdp.sample(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric")
-    assert dirdp.synthetic(release, n_sets=2).shape == (2 * n, 3)
-    assert dirdp.synthetic(release, 50).shape == (50, 3)
-    total = dirdp.log_likelihood(release, pd.MultiIndex.from_product(CATEGORIES.values(), names=CATEGORIES).to_frame())
-    np.testing.assert_allclose(np.exp(total).sum(), 1.0, rtol=1e-6)
-
-
-def test_the_same_seed_the_same_records_also_from_a_file(network, tmp_path):
-    records = dirdp.synthetic(network, 50, 2, random_seed=4)
-    network.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
-    with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
-        again = dirdp.synthetic(back.load(), 50, 2, random_seed=4)
-    pd.testing.assert_frame_equal(records, again, check_dtype=False)
-    assert not records.equals(dirdp.synthetic(network, 50, 2, random_seed=5))
-
-
-def test_tables_that_make_up_no_record(network):
+def test_tables_that_make_up_no_record():
+    observed = {"one": [[2, 3], [3, 3]], "two": [[2, 3], [3, 1], [2, 2]], "three": [5, 6]}
+    dims = {"one": ("row", "hair"), "two": ("line", "eye"), "three": ("hair",)}
     with pm.Model(coords={"row": ["u", "v"], "line": ["a", "b", "c"], "hair": ["x", "y"], "eye": ["s", "t"]}):
-        one = pm.Dirichlet("one", a=np.ones((2, 2)), dims=("row", "hair"))
-        pm.Multinomial("x", n=[5, 6], p=one, observed=[[2, 3], [3, 3]])
-        two = pm.Dirichlet("two", a=np.ones((3, 2)), dims=("line", "eye"))
-        pm.Multinomial("y", n=[5, 4, 4], p=two, observed=[[2, 3], [3, 1], [2, 2]])
-        three = pm.Dirichlet("three", a=np.ones(2), dims="hair")
-        pm.Multinomial("z", n=11, p=three, observed=[5, 6])
-        release = dirdp.sample(dirdp.PureDP(epsilon=5.0), mechanism="geometric", contribution=1, public=["x", "z"])
-    with pytest.raises(dirdp.errors.ArgumentError, match=r"Two tables.* have shares of 'hair'.*tables=\['three'\]"):
-        dirdp.synthetic(release)
-    with pytest.raises(dirdp.errors.ArgumentError, match=r"shares of 'row', 'line'.*tables=\['two'\]"):
-        dirdp.synthetic(release, tables=["one", "two"])
-    with pytest.raises(dirdp.errors.ArgumentError, match="different numbers"):
-        dirdp.synthetic(release, tables=["two", "three"])
+        for name, counts in observed.items():
+            p = pm.Dirichlet(name, a=np.ones(np.shape(counts)), dims=dims[name])
+            pm.Multinomial(f"n_{name}", n=np.sum(counts, axis=-1), p=p, observed=counts)
+        options = {"contribution": 1, "public": ["n_one", "n_three"]}
+        release = dirdp.sample(dirdp.PureDP(epsilon=5.0), mechanism="geometric", **options)
+    for tables, message in (
+        (None, r"Two tables.* have shares of 'hair'.*tables=\['three'\]"),
+        (["one", "two"], r"shares of 'row', 'line'.*tables=\['two'\]"),
+        (["two", "three"], "different numbers"),
+        ([], "name some of"),
+        (["four"], "name some of"),
+    ):
+        with pytest.raises(dirdp.errors.ArgumentError, match=message):
+            dirdp.synthetic(release, tables=tables)
     assert set(dirdp.synthetic(release, 5, tables=["two", "three"])) == {"line", "eye", "hair"}
     assert list(dirdp.synthetic(release, tables="two")) == ["line", "eye"]
-    for tables in ([], ["four"]):
-        with pytest.raises(dirdp.errors.ArgumentError, match="name some of"):
-            dirdp.synthetic(release, tables=tables)
-
-
-def test_numbers_that_are_none_and_what_is_no_release(network):
-    for bad in (-1, 0.5, "a", None):
-        with pytest.raises(dirdp.errors.ArgumentError, match="n_sets"):
-            dirdp.synthetic(network, n_sets=bad)
-        if bad is not None:
-            with pytest.raises(dirdp.errors.ArgumentError, match="n_records"):
-                dirdp.synthetic(network, bad)
-    with pytest.raises(dirdp.errors.ArgumentError, match="one of 3 draws"):
-        dirdp.synthetic(dirdp.analyse(network, 3, chains=1), n_sets=4)
-    for thing in (None, 3, xr.DataTree()):
-        with pytest.raises(dirdp.errors.ReleaseError, match="Expected a release"):
-            dirdp.synthetic(thing)
-
-
-def negative(counts):
-    counts["p_class"].values[0, 0, 0] = -1
-    return counts
 
 
 @pytest.mark.parametrize(
     ("group", "damage"),
     [
-        ("latent_counts", lambda counts: counts.astype(float)),
         ("latent_counts", lambda counts: counts.isel(draw=slice(1))),
-        ("latent_counts", negative),
+        ("latent_counts", lambda counts: -counts),
         ("posterior", lambda draws: draws.drop_vars("p_class")),
         ("posterior", lambda draws: draws * 1.1),
     ],
+    ids=["draws", "negative", "missing", "sums"],
 )
 def test_a_damaged_analysis(network, group, damage):
     tree = dirdp.analyse(network, 3, chains=1)
-    groups = {path: tree[path].to_dataset().copy(deep=True) for path in ("posterior", "latent_counts")}
-    analysis = xr.DataTree.from_dict(groups | {group: damage(groups[group])})
-    for use in (
-        dirdp.synthetic,
-        lambda given: dirdp.predict_log_proba(given, FRAME),
-        lambda given: dirdp.log_likelihood(given, FRAME),
-    ):
+    tree[group] = xr.DataTree(damage(tree[group].to_dataset().copy(deep=True)))
+    for use in (dirdp.synthetic, lambda given: dirdp.log_likelihood(given, FRAME)):
         with pytest.raises(dirdp.errors.ArgumentError, match="p_class"):
-            use(analysis)
+            use(tree)
 
 
 # Systematic sampling of the records of an estimate.
@@ -203,8 +163,8 @@ OF_ROW = DRAWN.integers(0, 6, 500)
 
 
 def test_each_record_has_its_category_with_the_probability_of_its_row():
-    """The same records are drawn 20 000 times; the same test tells the shares of another row apart."""
-    rows, times = OF_ROW[:20], 6000
+    """The same test tells the shares of another row apart."""
+    rows, times = OF_ROW[:20], 3000
     rng = np.random.default_rng(1)
     seen = np.stack([systematic(rows, ROW_SHARES, rng) for _ in range(times)])
     for shares, passes in ((ROW_SHARES, True), (np.roll(ROW_SHARES, 1, axis=0), False)):
@@ -214,9 +174,8 @@ def test_each_record_has_its_category_with_the_probability_of_its_row():
         assert bool(np.abs(z).max() < 5.5) is passes
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_counts_of_rows_and_of_rows_in_order_are_as_expected_up_to_rounding(seed):
-    codes = systematic(OF_ROW, ROW_SHARES, np.random.default_rng(seed))
+def test_counts_of_rows_and_of_rows_in_order_are_as_expected_up_to_rounding():
+    codes = systematic(OF_ROW, ROW_SHARES, np.random.default_rng(0))
     found = np.stack([np.bincount(codes[row == OF_ROW], minlength=4) for row in range(6)])
     expected = np.bincount(OF_ROW, minlength=6)[:, None] * ROW_SHARES
     for end in range(1, 7):

@@ -19,12 +19,7 @@ def tempered(name, share):
 
 
 @pytest.mark.parametrize(
-    "guarantee",
-    [
-        dirdp.RenyiDP(order=3, epsilon=1),
-        dirdp.TruncatedCDP(rho=0.1, omega=5),
-        dirdp.ApproxDP(epsilon=1, delta=1e-6),
-    ],
+    "guarantee", [dirdp.RenyiDP(order=3, epsilon=1), dirdp.ApproxDP(epsilon=1, delta=1e-6)], ids=str
 )
 def test_tables_keep_a_guarantee_together_and_leave_little(guarantee):
     made = allocate(guarantee, tempered, weights=WEIGHTS, groups=TOGETHER, draws=2)
@@ -33,14 +28,17 @@ def test_tables_keep_a_guarantee_together_and_leave_little(guarantee):
     assert not curves.satisfies(guarantee.with_budget(0.97 * guarantee.budget))
 
 
-def test_a_guarantee_that_all_posteriors_keep_gives_them_back():
-    def optimal(name, share):
-        return dirdp.calibrate(share, prior=PRIORS[name] + 50, n_records=100)
+def optimal(name, share):
+    return dirdp.calibrate(share, prior=PRIORS[name] + 50, n_records=100)
 
+
+def test_a_guarantee_that_all_posteriors_keep_gives_them_back_and_one_that_nothing_keeps_is_refused():
     made = allocate(dirdp.ApproxDP(epsilon=20, delta=1e-3), optimal, weights=WEIGHTS, groups=TOGETHER, draws=2)
     for name, mechanism in made.items():
         assert mechanism.r == 1
         np.testing.assert_array_equal(mechanism.alpha, PRIORS[name] + 50)
+    with pytest.raises(dirdp.errors.UnattainableError, match="so tight"):
+        allocate(dirdp.ApproxDP(epsilon=0, delta=1e-150), tempered, weights=WEIGHTS, groups=TOGETHER, draws=2)
 
 
 def test_an_order_that_is_too_high_is_left_after_few_calibrations():
@@ -74,21 +72,7 @@ def test_the_search_for_an_order_ends():
     assert made.delta(1e-6) > 0.49
 
 
-def test_a_guarantee_that_nothing_keeps_is_refused():
-    with pytest.raises(dirdp.errors.UnattainableError, match="so tight"):
-        allocate(dirdp.ApproxDP(epsilon=0, delta=1e-150), tempered, weights=WEIGHTS, groups=TOGETHER, draws=2)
-
-
-@pytest.mark.parametrize(
-    "guarantee",
-    [
-        dirdp.PureDP(epsilon=1.0),
-        dirdp.RenyiDP(order=4.0, epsilon=0.3),
-        dirdp.TruncatedCDP(rho=0.7, omega=5.0),
-        dirdp.ZeroCDP(rho=0.1),
-    ],
-    ids=lambda guarantee: type(guarantee).__name__,
-)
+@pytest.mark.parametrize("guarantee", [dirdp.PureDP(epsilon=1.0), dirdp.TruncatedCDP(rho=0.7, omega=5.0)], ids=str)
 def test_the_parts_add_up_to_no_more_than_the_whole_to_the_last_bit(guarantee):
     """Oracle: rational arithmetic. Without the rounding down, half of such sums are above the whole."""
     rng = np.random.default_rng(7)

@@ -1,11 +1,11 @@
 """Moments and tails of a draw's loss: against mpmath, Monte Carlo and each other."""
 
+import itertools
 import math
 
 import mpmath as mp
 import numpy as np
 import printed_p1
-import printed_p2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +17,6 @@ from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.planning.draw_error import DrawError, divergence_tail, draw_share_error, smallest_share
-from pymc_dirdp.planning.expected_kl import dirichlet_kl_rows
 
 CASES = {
     "flat": ([0.25, 0.25, 0.25, 0.25], [31.0, 31, 31, 31]),
@@ -27,7 +26,7 @@ CASES = {
 }
 
 
-def draws(u, size=60_000, seed=1):
+def draws(u, size=20_000, seed=1):
     return np.random.default_rng(seed).dirichlet(u, size)
 
 
@@ -42,29 +41,25 @@ def case(request):
     return np.array(p), np.array(u), DrawError(p, u)
 
 
-def test_moments_and_tails_are_those_of_draws(case):
+def test_tails_are_those_of_draws(case):
     """Within five standard errors; the tail is below Chernoff's bound, and that below the best of a grid of t."""
     p, u, loss = case
     y = draws(u)
     kl, worst = divergences(p, y), np.abs(y - p).max(axis=1)
-
-    def near(found, values):
-        error = max(values.std(), math.sqrt(1 / len(y))) if values.dtype == bool else values.std()
-        assert found == pytest.approx(values.mean(), abs=5 * error / math.sqrt(len(y)))
-
-    near(loss.mean, kl)
-    near(loss.variance, (kl - kl.mean()) ** 2)
-    near(loss.squared_hellinger, 1 - np.sqrt(p * y).sum(axis=1))
-    near(math.exp(loss.log_mgf(loss.greatest_t / 4)), np.exp(loss.greatest_t / 4 * kl))
+    hellinger = 1 - np.sqrt(p * y).sum(axis=1)
+    assert loss.squared_hellinger == pytest.approx(hellinger.mean(), abs=5 * hellinger.std() / math.sqrt(len(y)))
     assert loss.log_mgf(loss.greatest_t) == math.inf
     grid = np.linspace(0, loss.greatest_t, 1000)[:-1].tolist()
     for eta in (loss.mean / 2, loss.mean * 1.5, loss.mean * 3, loss.mean + 6 * math.sqrt(loss.variance)):
-        near(loss.tail(eta), kl > eta)
+        assert loss.tail(eta) == pytest.approx((kl > eta).mean(), abs=2.5 / math.sqrt(len(y)))
         best = min(math.exp(min(loss.log_mgf(t) - t * eta, 0)) for t in grid)
         assert loss.tail(eta) <= loss.chernoff(eta) <= best * (1 + 1e-6)
     assert loss.chernoff(loss.mean * 0.9) == 1.0
+    for probability in (0.99, 0.3, 1e-6):
+        eta = loss.quantile(probability)
+        assert loss.tail(eta) <= probability < loss.tail(eta * (1 - 1e-5))
     # The largest error has a sum over cells as its bound.
-    for t in np.quantile(worst, [0.5, 0.9, 0.99]).tolist():
+    for t in np.quantile(worst, [0.5, 0.99]).tolist():
         truth = (worst > t).mean()
         error = 5 * math.sqrt(truth / len(worst))
         assert truth - error <= loss.largest_error_tail(t) <= min(1, len(p) * (truth + 2 * error))
@@ -73,32 +68,16 @@ def test_moments_and_tails_are_those_of_draws(case):
 def test_moments_against_30_digits(case):
     p, u, loss = case
     with mp.workdps(30):
-        p, u = [mp.mpf(float(x)) for x in p], [mp.mpf(float(x)) for x in u]
-        total = mp.fsum(u)
-        mean = (
-            mp.fsum(x * mp.log(x) for x in p if x)
-            - mp.fsum(x * mp.digamma(v) for x, v in zip(p, u, strict=True))
-            + mp.digamma(total)
-        )
-        variance = mp.fsum(x**2 * mp.psi(1, v) for x, v in zip(p, u, strict=True)) - mp.psi(1, total)
         t = min(v / x for x, v in zip(p, u, strict=True) if x) / 3
-        mgf = (
-            t * mp.fsum(x * mp.log(x) for x in p if x)
-            + mp.loggamma(total)
-            - mp.loggamma(total - t)
-            + mp.fsum(mp.loggamma(v - t * x) - mp.loggamma(v) for x, v in zip(p, u, strict=True))
-        )
+        cells = [(mp.mpf(float(x)), mp.mpf(float(v))) for x, v in zip(p, u, strict=True)]
+        total, entropy = mp.fsum(v for _, v in cells), mp.fsum(x * mp.log(x) for x, _ in cells if x)
+        mean = entropy - mp.fsum(x * mp.digamma(v) for x, v in cells) + mp.digamma(total)
+        variance = mp.fsum(x**2 * mp.psi(1, v) for x, v in cells) - mp.psi(1, total)
+        mgf = t * entropy + mp.loggamma(total) - mp.loggamma(total - t)
+        mgf += mp.fsum(mp.loggamma(v - t * x) - mp.loggamma(v) for x, v in cells)
     assert loss.mean == pytest.approx(float(mean), rel=1e-6)
     assert loss.variance == pytest.approx(float(variance), rel=1e-5)
-    assert loss.log_mgf(float(t)) == pytest.approx(float(mgf), rel=1e-6, abs=1e-9)
-
-
-def test_quantile_is_the_inverse_of_the_tail(case):
-    *_, loss = case
-    for probability in (0.99, 0.3, 1e-2, 1e-6):
-        eta = loss.quantile(probability)
-        assert loss.tail(eta) <= probability
-        assert loss.tail(eta * (1 - 1e-5)) > probability
+    assert loss.log_mgf(t) == pytest.approx(float(mgf), rel=1e-6, abs=1e-9)
 
 
 # The three published bounds, in order.
@@ -129,51 +108,6 @@ def test_the_tails_are_in_order(eta, beta, weights, alpha):
     assert lambert <= published * (1 + 1e-9)
 
 
-def test_p1_theorem_2_is_false_for_small_priors_and_refused():
-    """ERRATA P1.1: the event has probability 1, the printed bound is 0.031."""
-    d, alpha, beta, eta = 1000, 0.1, 100.0, 1.3863
-    kl = divergences(np.full(d, 1 / d), draws(np.full(d, beta / d + alpha), 400))
-    assert np.all(kl > eta)
-    assert beta >= d * alpha / math.expm1(eta / 2)
-    assert math.exp(-beta * eta**2 / (2 * (2 + eta) * (4 + 3 * eta))) == pytest.approx(0.031, abs=5e-4)
-    with pytest.raises(ArgumentError, match=r"alpha >= 0\.2983"):
-        printed_p1.p1_theorem_2(eta=eta, beta=beta, alpha=alpha, d=d)
-    with pytest.raises(ArgumentError, match="least_alpha"):
-        dirdp.papers.p1_equation_22(eta=eta, beta=beta, total_alpha=d * alpha, least_alpha=alpha)
-    with pytest.raises(ArgumentError, match="beta >="):
-        printed_p1.p1_theorem_2(eta=0.1, beta=10, alpha=1, d=10)
-
-
-@pytest.mark.parametrize(
-    ("p", "n", "s"), [([0.5, 0.3, 0.2], 20, 0.5), ([0.96, 0.02, 0.02], 1, 4.0), ([0.25] * 4, 500, 4.0)]
-)
-def test_p2_theorem_3_bounds_the_expected_divergence(p, n, s):
-    alpha, data = np.ones(len(p)), np.random.default_rng(3).multinomial(n, p, 1000)
-    found = dirichlet_kl_rows(data + alpha, data + alpha + s).mean()
-    assert found <= printed_p2.p2_theorem_3(p=p, n_records=n, alpha=alpha, inflated=alpha + s)
-    with pytest.raises(ArgumentError, match="alpha >= 1"):
-        printed_p2.p2_theorem_3(p=p, n_records=n, alpha=alpha - 0.1, inflated=alpha + s)
-
-
-@pytest.mark.parametrize("x", [[50, 30, 20], [100, 0, 0], [3, 0, 1]])
-def test_p2_theorem_4_bounds_the_largest_error_and_exact_tails_are_tighter(x):
-    p, alpha = np.array(x) / sum(x), np.array([1.0, 2.0, 1.0])
-    for probability in (0.2, 0.01):
-        t = printed_p2.p2_theorem_4(probability=probability, effective_records=sum(x), alpha=alpha)
-        if t < 1:
-            loss = DrawError(p, np.array(x) + alpha)
-            assert (np.abs(draws(loss.u) - p).max(axis=1) > t).mean() <= probability
-            assert loss.largest_error_tail(t) <= probability
-
-
-def test_arguments_of_a_draw_loss():
-    with pytest.raises(DataError, match="frequencies"):
-        DrawError([0.5, 0.6], [1, 1])
-    with pytest.raises(ArgumentError, match="one shape"):
-        DrawError([0.5, 0.5], [1, 1, 1])
-    assert "0.5" not in repr(DrawError([0.5, 0.5], [1, 1]))
-
-
 def outside(p, u, eta):
     """`P[KL > eta]` for two categories: the draw is below one number or above another."""
 
@@ -200,6 +134,13 @@ def test_two_categories_are_a_beta_distribution():
 
 def test_one_category_that_has_all_records_and_extremes():
     """`KL = -log y` with a Beta variable y."""
+    with pytest.raises(DataError, match="frequencies"):
+        DrawError([0.5, 0.6], [1, 1])
+    with pytest.raises(ArgumentError, match="least_alpha"):
+        dirdp.papers.p1_equation_22(eta=1.0, beta=100.0, total_alpha=100.0, least_alpha=0.1)
+    with pytest.raises(ArgumentError, match="one shape"):
+        DrawError([0.5, 0.5], [1, 1, 1])
+    assert "0.5" not in repr(DrawError([0.5, 0.5], [1, 1]))
     p, u = np.array([0.0, 1.0, 0.0]), np.array([0.5, 7.0, 1.0])
     for eta in (1e-9, 0.01, 30.0):
         assert divergence_tail(p, u, eta) == pytest.approx(float(betainc(7.0, 1.5, math.exp(-eta))), rel=1e-9)
@@ -217,12 +158,11 @@ SHARES = {
     "hair": (np.ones(4), np.full(4, 2.677), 0.2028, 592),
     "one record": (np.ones(3), np.full(3, 0.1), 1e-4, 1),
     "sharper than the posterior": (np.ones(3), np.full(3, 9.0), 10.0, 300),
-    "rows": (np.ones((6, 2)), np.full((6, 2), 2.0), 0.1, 3000),
     "rows of different priors": (np.array([[1, 2, 0.5], [3, 1, 1]]), np.array([[1.5, 2.5, 1], [3.5, 2, 2]]), 0.3, 2000),
 }
 
 
-def simulated(prior, alpha, r, n_records, k=100_000):
+def simulated(prior, alpha, r, n_records, k=40_000):
     """Mean squared error and its standard error; rows share the records as a Dirichlet with ones would."""
     rng = np.random.default_rng(9)
     a, alpha = prior.reshape(-1, prior.shape[-1]), alpha.reshape(-1, prior.shape[-1])
@@ -239,26 +179,27 @@ def simulated(prior, alpha, r, n_records, k=100_000):
 
 @pytest.mark.parametrize("share", SHARES)
 def test_the_error_is_that_of_simulated_draws(share):
-    """Within six standard errors, which an error of a tenth would exceed."""
+    """Within six standard errors, which an error of a fifth would exceed."""
     prior, alpha, r, n_records = SHARES[share]
     found = draw_share_error(DirichletMechanism(alpha, r), prior, n_records) ** 2
     mean, error = simulated(prior, alpha, r, n_records)
     assert abs(found - mean) < 6 * error
-    assert abs(1.1 * found - mean) > 6 * error
+    assert abs(1.2 * found - mean) > 6 * error
 
 
-def test_noise_has_no_draw_that_is_a_release_and_no_records_have_no_error():
-    assert draw_share_error(GeometricMechanism(np.ones(3), 1.0), np.ones(3), 10) is None
-    assert draw_share_error(DirichletMechanism(np.ones(3), 1.0), np.ones(3), 0) is None
-
-
-@pytest.mark.parametrize("n", [1, 10**7])
-@pytest.mark.parametrize("d", [2, 1000])
-def test_extreme_sizes_give_a_share(n, d):
-    for r, alpha in ((1e-4, 1e-3), (10.0, 1e3)):
+def test_extreme_sizes_give_a_share_and_nothing_is_said_without_records_or_of_noise():
+    for n, d, (r, alpha) in itertools.product([1, 10**7], [2, 1000], [(1e-4, 1e-3), (10.0, 1e3)]):
         mechanism = DirichletMechanism(np.full(d, alpha), r)
         assert 0 < draw_share_error(mechanism, np.ones(d), n) < 1
         assert 0 < smallest_share(mechanism, (d,), n) <= 1
+    assert draw_share_error(GeometricMechanism(np.ones(3), 1.0), np.ones(3), 10) is None
+    assert draw_share_error(DirichletMechanism(np.ones(3), 1.0), np.ones(3), 0) is None
+    mechanism = DirichletMechanism(np.full((2, 3), 2.0), 0.3)
+    many, few = (smallest_share(mechanism, (2, 3), n) for n in (1000, 100))
+    assert 0 < many < few < 1
+    assert smallest_share(mechanism, (2, 3), 1) == 1.0
+    assert smallest_share(mechanism, (2, 3), 0) is None
+    assert smallest_share(mechanism, (2, 3), float("nan")) is None
 
 
 @pytest.mark.parametrize(
@@ -270,10 +211,10 @@ def test_a_cell_of_this_share_and_an_empty_one_are_mistaken_in_a_twentieth_of_dr
     found = smallest_share(DirichletMechanism(alpha, r), alpha.shape, n)
     rng, records, mistakes = np.random.default_rng(5), r * n / (alpha.size / alpha.shape[-1]), []
     for own, row in zip(alpha.ravel(), np.repeat(alpha.sum(axis=-1), alpha.shape[-1]), strict=True):
-        limit = np.quantile(rng.beta(own, row - own + records, 150_000), 0.95)
-        drawn = rng.beta(own + records * found, row - own + records * (1 - found), 150_000)
+        limit = np.quantile(rng.beta(own, row - own + records, 60_000), 0.95)
+        drawn = rng.beta(own + records * found, row - own + records * (1 - found), 60_000)
         mistakes.append(np.mean(drawn <= limit))
-    assert max(mistakes) == pytest.approx(0.05, abs=0.004)
+    assert max(mistakes) == pytest.approx(0.05, abs=0.006)
 
 
 def test_noise_hides_a_share_of_its_own_width():
@@ -283,12 +224,3 @@ def test_noise_hides_a_share_of_its_own_width():
     share = smallest_share(mechanism, (4,), 2000)
     assert 2 * np.quantile(noise, 0.95) == pytest.approx(2000 * share, rel=0.1)
     assert smallest_share(mechanism, (4,), 1) == 1.0
-
-
-def test_fewer_records_or_more_rows_hide_more_and_nothing_is_said_without_records():
-    mechanism = DirichletMechanism(np.full((2, 3), 2.0), 0.3)
-    many, few = (smallest_share(mechanism, (2, 3), n) for n in (1000, 100))
-    assert 0 < many < few < 1
-    assert smallest_share(mechanism, (2, 3), 1) == 1.0
-    assert smallest_share(mechanism, (2, 3), 0) is None
-    assert smallest_share(mechanism, (2, 3), float("nan")) is None

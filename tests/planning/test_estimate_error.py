@@ -31,11 +31,10 @@ def errors(parameters, estimate):
 
 def test_more_noise_more_error_and_more_draws_less():
     prior = np.ones(5)
-    scales = [estimate_error(GeometricMechanism(prior, scale), prior, 500).share for scale in (1e-3, 1.0, 10.0, 1e6)]
-    assert scales == sorted(scales)
+    least, most = (estimate_error(GeometricMechanism(prior, scale), prior, 500).share for scale in (1e-3, 1e6))
     # Without noise what is left is the posterior's own width, and with too much of it the prior's.
-    assert scales[0] == pytest.approx(np.sqrt(np.mean([0.2 * 0.8 / 506 * 500 / 505 * 5 / 6 * 505 / 500])), rel=0.3)
-    assert scales[-1] == pytest.approx(np.sqrt(0.2 * 0.8 / 6), rel=0.1)
+    assert least == pytest.approx(np.sqrt(0.2 * 0.8 / 506 * 5 / 6), rel=0.3)
+    assert most == pytest.approx(np.sqrt(0.2 * 0.8 / 6), rel=0.1)
     drawn = DirichletMechanism(prior, 0.05)
     assert estimate_error(drawn, prior, 500, draws=5).kl < estimate_error(drawn, prior, 500).kl
     noise = GeometricMechanism(prior, 10.0)
@@ -43,25 +42,18 @@ def test_more_noise_more_error_and_more_draws_less():
     assert estimate_error(noise, prior, 500, public=False).kl > estimate_error(noise, prior, 500).kl
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("n_records", [1, 10**7])
-@pytest.mark.parametrize("public", [True, False])
-def test_it_is_a_number_at_the_ends_of_its_domain(public, n_records):
+def test_it_is_a_number_at_the_ends_of_its_domain_and_none_without_records():
     for mechanism in (
-        GeometricMechanism(np.full(2, 1e-3), 1e-2),
         GeometricMechanism(np.full((2, 3), 100.0), 1e5),
         DirichletMechanism(np.full(3, 1e-3), 1e-4),
         DirichletMechanism(np.full((2, 3), 100.1), 10.0),
     ):
-        found = estimate_error(mechanism, np.full(mechanism.shape, 1e-3), n_records, public=public)
-        assert found.kl > 0
-        assert 0 < found.share < 1
-
-
-def test_without_records_or_a_known_distribution_there_is_no_number():
-    assert estimate_error(GeometricMechanism(np.ones(3), 1.0), np.ones(3), 0) is None
-    hellinger = HellingerMechanism(np.ones(2), 2000, 1.0)
-    assert estimate_error(hellinger, np.ones(2), 2000) is None
+        prior = np.full(mechanism.shape, 1e-3)
+        for public, n_records in ((True, 1), (False, 10**7)):
+            found = estimate_error(mechanism, prior, n_records, public=public)
+            assert found.kl > 0
+            assert 0 < found.share < 1
+        assert estimate_error(mechanism, prior, 0) is None
 
 
 def test_shares_are_estimated_from_one_simulated_table():
@@ -73,35 +65,24 @@ def test_shares_are_estimated_from_one_simulated_table():
     np.testing.assert_allclose(found, exact, atol=1e-3)
     noisy = estimated_shares(GeometricMechanism(prior, 20.0), prior, counts, public=True, rng=rng)
     assert np.abs(noisy - exact).max() > 0.01
+    # Several releases are estimated each alone.
+    several = estimated_shares(GeometricMechanism(prior, 3.0), prior, counts, public=True, rng=rng, times=40)
+    assert several.shape == (40, 2, 2)
+    assert len(np.unique(several[:, 0, 0])) > 15
+    assert (np.abs(several.mean(axis=0) - exact) < 0.1).all()
     marginals = MarginalsMechanism(prior, ((1,),), (1.0,))
     assert estimated_shares(marginals, prior, counts, public=True, rng=rng) is None
     assert estimate_error(marginals, prior, 60) is None
+    hellinger = HellingerMechanism(np.ones(2), 2000, 1.0)
+    assert estimate_error(hellinger, np.ones(2), 2000) is None
 
 
-def test_several_releases_of_one_table_are_estimated_each_alone():
-    """Their mean and spread are those of single ones, and no two are the same."""
-    prior, counts = np.ones((2, 3)), np.array([[30, 10, 5], [4, 16, 1]])
-    mechanism, rng = GeometricMechanism(prior, 3.0), np.random.default_rng(0)
-    together = estimated_shares(mechanism, prior, counts, public=True, rng=rng, times=200)
-    singly = np.array([estimated_shares(mechanism, prior, counts, public=True, rng=rng) for _ in range(200)])
-    assert together.shape == singly.shape == (200, 2, 3)
-    assert len(np.unique(together[:, 0, 0])) > 20
-    error = np.sqrt((together.var(axis=0) + singly.var(axis=0)) / 200)
-    assert (np.abs(together.mean(axis=0) - singly.mean(axis=0)) < 5 * error).all()
-    np.testing.assert_allclose(together.std(axis=0), singly.std(axis=0), rtol=0.35)
-
-
-@pytest.mark.parametrize("public", [True, False])
-@pytest.mark.parametrize(
-    "mechanism",
-    [lambda prior: GeometricMechanism(prior, 3.0), lambda prior: DirichletMechanism(prior, 0.3)],
-    ids=["geometric", "dirichlet"],
-)
-def test_equal_cells_are_summed_once_as_each_alone(mechanism, public, monkeypatch):
+@pytest.mark.parametrize(("kind", "public"), [(GeometricMechanism, False), (DirichletMechanism, True)])
+def test_equal_cells_are_summed_once_as_each_alone(kind, public, monkeypatch):
     """Cells of equal and of uneven priors in rows of their own, against sums for every cell by itself."""
     prior = np.array([[0.2, 1.0, 1.0, 7.5, 1.0], [1.0, 0.2, 3.0, 1.0, 1.0], [0.2, 1.0, 1.0, 7.5, 1.0]])
-    chosen = mechanism(prior)
-    found = estimate_error(chosen, prior, 400, public=public)
+    mechanism = kind(prior, 3.0 if kind is GeometricMechanism else 0.3)
+    found = estimate_error(mechanism, prior, 400, public=public)
     kinds, distinct = [], module._distinct
 
     def alone(*columns):
@@ -111,33 +92,28 @@ def test_equal_cells_are_summed_once_as_each_alone(mechanism, public, monkeypatc
 
     monkeypatch.setattr(module, "_distinct", alone)
     module._estimate_error.cache_clear()
-    ungrouped = estimate_error(chosen, prior, 400, public=public)
+    ungrouped = estimate_error(mechanism, prior, 400, public=public)
     assert found.kl == pytest.approx(ungrouped.kl, rel=1e-12)
     assert found.share == pytest.approx(ungrouped.share, rel=1e-12)
     assert min(kinds) < 0.9
 
 
-@pytest.mark.parametrize(
-    ("kind", "prior"),
-    [("dirichlet", np.full(2400, 0.3)), ("gaussian", np.linspace(0.1, 3, 2600))],
-    ids=["flat", "rising"],
-)
-def test_a_part_of_many_cells_has_the_error_of_all(kind, prior, monkeypatch):
+def test_a_part_of_many_cells_has_the_error_of_all(monkeypatch):
     """The same simulation with all cells: their errors agree within what simulations of three tables differ by."""
-    mechanism = calibrate(ApproxDP(epsilon=1, delta=1e-6), prior=prior, n_records=20_000, mechanism=kind)
-    found = {}
-    for most in (800, 10**6):
+    prior, found = np.linspace(0.1, 3, 900), []
+    mechanism = calibrate(ApproxDP(epsilon=1, delta=1e-6), prior=prior, n_records=20_000, mechanism="gaussian")
+    for most in (300, 10**6):
         monkeypatch.setitem(module._estimate_error.__wrapped__.__kwdefaults__, "most_cells", most)
         module._estimate_error.cache_clear()
-        found[most] = estimate_error(mechanism, prior, 20_000)
-    part, whole = found.values()
-    assert part.kl == pytest.approx(whole.kl, rel=0.08)
-    assert part.share == pytest.approx(whole.share, rel=0.08)
+        found.append(estimate_error(mechanism, prior, 20_000))
+    part, whole = found
+    assert part.kl == pytest.approx(whole.kl, rel=0.1)
+    assert part.share == pytest.approx(whole.share, rel=0.1)
     # Few records are one record at least in the part of the cells.
     assert estimate_error(mechanism, prior, 1).kl > 0
 
 
-@pytest.mark.parametrize("n_rows", [2, 3, 7])
+@pytest.mark.parametrize("n_rows", [2, 7])
 def test_the_records_divide_among_rows_with_no_row_before_another(n_rows):
     """The share of one of n rows is Beta(1, n - 1): mean 1 / n."""
     rows = module._Rows.simulated(np.ones((n_rows, 2)), np.full(n_rows, 10_000.0), n_rows, public=False)
@@ -160,10 +136,8 @@ def test_totals_are_looked_at_where_the_release_says_that_they_are():
 
 # The neighbours, whether sizes of rows are public, the sizes, the categories, each prior, the noise.
 SETTINGS = [
-    ("replace-one", True, (592,), 12, 0.2, "geometric"),
     ("replace-one", True, (1990, 10), 4, 1.0, "geometric"),
     ("replace-one", True, (500, 5, 50, 45), 2, 1.0, "dirichlet"),
-    ("replace-one", False, (1000, 1000), 2, 1.0, "dirichlet"),
     ("replace-one", False, (250, 250, 250, 250), 4, 1.0, "geometric"),
     ("add-remove", False, (100, 100), 4, 1.0, "dirichlet"),
     ("add-remove", False, (1000, 1000), 2, 1.0, "geometric"),

@@ -29,6 +29,10 @@ def test_reference_values():
     for case in reference["dirichlet_kl"]:
         value = dirichlet_kl_rows(np.array(case["u"]), np.array(case["v"])).sum()
         assert value == pytest.approx(float(case["value"]), rel=1e-9)
+    assert np.isnan(realised_kl([0, 0], [1, 1], 1.0))
+    assert PriorExpectedKL([1, 1], 0).posterior(0.1) == 0
+    with pytest.raises(ArgumentError, match="n_records"):
+        PriorExpectedKL(np.ones(2), -1)
 
 
 def test_dirichlet_kl_of_equal_distributions_is_zero_and_of_near_ones_does_not_cancel():
@@ -56,13 +60,6 @@ def test_a_priori_losses_are_averages_over_data_sets(r, s, keep):
     ):
         error = np.std(losses) / np.sqrt(len(losses))
         assert abs(np.mean(losses) - getattr(expected, name)(r, s, keep=keep)) <= 5 * error + 1e-12
-
-
-def test_frequencies_of_no_records_are_undefined():
-    assert np.isnan(realised_kl([0, 0], [1, 1], 1.0))
-    assert PriorExpectedKL([1, 1], 0).posterior(0.1) == 0
-    with pytest.raises(ArgumentError, match="n_records"):
-        PriorExpectedKL(np.ones(2), -1)
 
 
 def test_rows_are_planned_with_an_equal_share_each():

@@ -17,24 +17,19 @@ A, B, C = ("a", 2), ("b", 3), ("c", 4)
 TABLES = {"p_a": (A,), "p_b": (A, B), "p_c": (A, B, C)}
 
 
+def names_of(tables, measure):
+    return [marginal.names for marginal in marginals_of(tables, measure)]
+
+
 def test_levels_are_measured_once():
-    found = [(marginal.table, marginal.names, marginal.cells) for marginal in marginals_of(TABLES, "levels")]
-    assert found == [
-        ("p_a", ("a",), 2),
-        ("p_b", ("b",), 3),
-        ("p_b", ("a", "b"), 6),
-        ("p_c", ("c",), 4),
-        ("p_c", ("a", "c"), 8),
-        ("p_c", ("b", "c"), 12),
-        ("p_c", ("a", "b", "c"), 24),
-    ]
-    assert [marginal.names for marginal in marginals_of(TABLES, "variables")] == [("a",), ("b",), ("c",)]
-    assert [marginal.names for marginal in marginals_of(TABLES, "families")] == [("a",), ("a", "b"), ("a", "b", "c")]
-
-
-def test_axes_of_one_entry_change_no_count():
-    tables = {"p_a": (("a", 2),), "p_b": (("one", 1), ("a", 2), ("b", 3))}
-    assert [marginal.names for marginal in marginals_of(tables, "levels")] == [("a",), ("b",), ("a", "b")]
+    found = {marginal.names: (marginal.table, marginal.cells) for marginal in marginals_of(TABLES, "levels")}
+    of_c = {("c",): ("p_c", 4), ("a", "c"): ("p_c", 8), ("b", "c"): ("p_c", 12), ("a", "b", "c"): ("p_c", 24)}
+    assert found == {("a",): ("p_a", 2), ("b",): ("p_b", 3), ("a", "b"): ("p_b", 6)} | of_c
+    assert names_of(TABLES, "variables") == [("a",), ("b",), ("c",)]
+    assert names_of(TABLES, "families") == [("a",), ("a", "b"), ("a", "b", "c")]
+    # Axes of one entry change no count.
+    tables = {"p_a": (A,), "p_b": (("one", 1), A, B)}
+    assert names_of(tables, "levels") == [("a",), ("b",), ("a", "b")]
     assert marginals_of(tables, "levels")[-1].axes == (1, 2)
     with pytest.raises(ArgumentError, match="one cell"):
         marginals_of(tables, ["a", ("one", "b"), "one"])
@@ -42,38 +37,31 @@ def test_axes_of_one_entry_change_no_count():
 
 def test_a_marginal_is_summed_from_the_table_of_one_of_its_variables():
     found = marginals_of(TABLES, [("b", "a"), "a", "b", ["c", "a"], ("a", "b"), "c"])
-    assert [(marginal.table, marginal.names) for marginal in found] == [
-        ("p_b", ("a", "b")),
-        ("p_a", ("a",)),
-        ("p_b", ("b",)),
-        ("p_c", ("a", "c")),
-        ("p_c", ("c",)),
-    ]
+    assert [marginal.table for marginal in found] == ["p_b", "p_a", "p_b", "p_c", "p_c"]
+    assert [marginal.names for marginal in found] == [("a", "b"), ("a",), ("b",), ("a", "c"), ("c",)]
     # No table is that of one of the parents alone.
-    rows = {"p": (("x", 2), ("y", 2), ("z", 3))}
-    assert [marginal.names for marginal in marginals_of(rows, [("x", "y"), "z"])] == [("x", "y"), ("z",)]
+    assert names_of({"p": (("x", 2), ("y", 2), ("z", 3))}, [("x", "y"), "z"]) == [("x", "y"), ("z",)]
     with pytest.raises(ArgumentError, match="No table has all axes of the marginal"):
         marginals_of({"p_a": (A,), "p_b": (B,)}, ["a", "b", ("a", "b")])
 
 
-@pytest.mark.parametrize(
-    ("measure", "message"),
-    [
-        ("level", "levels"),
-        (3, "got an int"),
-        ([3], "a name, or a tuple"),
-        ([("a", {})], "got a dict"),
-        ([()], "a name, or a tuple"),
-        ([("a", "a")], "different names"),
-        (["d", "a"], "'d'"),
-        (["a", "b"], "no marginal of 'p_c' with 'c'"),
-        ([("b", "c"), ("a", "b"), ("a", "c")], "no marginal of 'p_a' with 'a'"),
-        ([], "no marginal of 'p_a'"),
-    ],
-)
-def test_marginals_that_cannot_be_measured(measure, message):
-    with pytest.raises(ArgumentError, match=message):
-        marginals_of(TABLES, measure)
+WRONG = [
+    ("level", "levels"),
+    (3, "got an int"),
+    ([3], "a name, or a tuple"),
+    ([("a", {})], "got a dict"),
+    ([("a", "a")], "different names"),
+    (["d", "a"], "'d'"),
+    (["a", "b"], "no marginal of 'p_c' with 'c'"),
+    ([], "no marginal of 'p_a'"),
+    ([("b", "a"), "a", "b", ("a", "d")], "'d'"),
+]
+
+
+def test_marginals_that_cannot_be_measured():
+    for measure, message in WRONG:
+        with pytest.raises(ArgumentError, match=message):
+            marginals_of(TABLES, measure)
 
 
 TARGET = ApproxDP(epsilon=0.8, delta=1e-5)
@@ -95,15 +83,14 @@ def planned(guarantee=TARGET, protected=None, measure="levels", noise="auto", we
     return marginals, *found
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("noise", ["gaussian", "geometric"])
 @pytest.mark.parametrize(
-    "guarantee", [TARGET, ApproxDP(epsilon=9.0, delta=1e-6), RenyiDP(order=6, epsilon=0.4), ZeroCDP(rho=0.1)], ids=str
+    ("guarantee", "adjacency"),
+    [(TARGET, "replace-one"), (RenyiDP(order=6, epsilon=0.4), "add-remove"), (ZeroCDP(rho=0.1), "replace-one")],
+    ids=str,
 )
 def test_the_guarantee_holds_and_is_used_up_whatever_the_weights(guarantee, noise, adjacency):
-    rng, protected = np.random.default_rng(3), people(adjacency)
-    weights = {names: float(rng.uniform(0.01, 20)) for names in (("a", "b"), "c", ("c", "b", "a"))}
+    protected, weights = people(adjacency), {("a", "b"): 0.1, "c": 7.0, ("c", "b", "a"): 19.0}
     marginals, kind, parameters = planned(guarantee, protected, noise=noise, weights=weights)
     assert kind == noise
     assert curves(marginals, kind, parameters, protected).satisfies(guarantee)
@@ -112,10 +99,7 @@ def test_the_guarantee_holds_and_is_used_up_whatever_the_weights(guarantee, nois
 
 
 def test_the_noise_is_that_of_one_gaussian_and_smaller_by_root_two_under_add_remove():
-    """Balle and Wang's exact curve.
-
-    At the precision of the sum; the discrete distribution is hardly apart from it here.
-    """
+    """Balle and Wang's exact curve, at the precision of the sum; the discrete one is hardly apart from it here."""
     marginals, _, parameters = planned(noise="gaussian", weights={"c": 4.0})
     weights = np.array([4.0 if marginal.names == ("c",) else 1.0 for marginal in marginals])
     single = DiscreteGaussianMechanism.for_guarantee(TARGET, prior=[1, 1], adjacency="add-remove").sigma
@@ -153,38 +137,29 @@ def test_a_class_by_itself_has_a_fifth_of_the_precision_and_what_says_nothing_of
     assert weights_of(marginals_of(tables, "variables"), {"b": 2}, 1.0, 100, "a") == [1.0, 2.0, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
+def test_weights_of_no_marginal():
+    for weights, message in (
         ([1, 2], "got a list"),
         ({"p_a": 1}, "'p_a', which is not measured"),
-        ({("a", "d"): 1}, "not measured"),
         ({"a": 1e-200, "b": 1e200}, "within a factor"),
         ({"a": 5e-324}, "within a factor"),
         ({3: 1}, "got an int"),
         ({"a": 0}, "weights"),
-        ({"a": "much"}, "got a str"),
-    ],
-)
-def test_weights_of_no_marginal(weights, message):
-    with pytest.raises(ArgumentError, match=message):
-        weights_of(marginals_of(TABLES, "levels"), weights, 1.0, None)
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            weights_of(marginals_of(TABLES, "levels"), weights, 1.0, None)
 
 
-def test_few_marginals_take_geometric_noise_and_many_take_gaussian():
+@pytest.mark.parametrize(("many", "expected"), [(3, "geometric"), (6, "gaussian")])
+def test_few_marginals_take_geometric_noise_and_many_take_gaussian(many, expected):
     """In wide tables, where zero-sum noise is nearly independent."""
-    chosen = {}
-    for many in (1, 3, 6):
-        tables = {f"p_{i}": ((f"v{i}", 30),) for i in range(many)}
-        marginals = marginals_of(tables, "levels")
-        protected = Protected("replace-one", dict.fromkeys(tables, 1), public_totals=True)
-        sds = {}
-        for noise in ("gaussian", "geometric"):
-            _, parameters = choose_noise(TARGET, marginals, protected, noise=noise, weights=None, n_records=None)
-            sds[noise] = protected.noise(marginals[0], noise, parameters[0]).sd
-        chosen[many], _ = choose_noise(TARGET, marginals, protected, noise="auto", weights=None, n_records=None)
-        assert chosen[many] == min(sds, key=sds.__getitem__)
-    assert list(chosen.values()) == ["geometric", "geometric", "gaussian"]
+    tables = {f"p_{i}": ((f"v{i}", 30),) for i in range(many)}
+    marginals, sds = marginals_of(tables, "levels"), {}
+    protected = Protected("replace-one", dict.fromkeys(tables, 1), public_totals=True)
+    for noise in ("gaussian", "geometric", "auto"):
+        found = choose_noise(TARGET, marginals, protected, noise=noise, weights=None, n_records=None)
+        sds[noise] = protected.noise(marginals[0], found[0], found[1][0]).sd
+    assert found[0] == expected == min(sds, key=sds.__getitem__)
 
 
 def test_pure_privacy_has_geometric_noise_alone():
@@ -193,16 +168,11 @@ def test_pure_privacy_has_geometric_noise_alone():
     assert curves(marginals, noise, parameters, people()).pure_epsilon == pytest.approx(1.0, rel=1e-5)
     with pytest.raises(UnattainableError, match="geometric"):
         planned(PureDP(epsilon=1.0), noise="gaussian")
+    with pytest.raises(UnattainableError):
+        planned(ApproxDP(epsilon=1e-70, delta=1e-70))
     # Noise that adds up to 0 is for public numbers.
     assert people().kind("geometric") is ZeroSumMarginalsMechanism
     assert people("add-remove").kind("geometric") is not ZeroSumMarginalsMechanism
-
-
-@pytest.mark.thorough
-def test_guarantees_that_are_too_tight():
-    for noise in ("gaussian", "geometric", "auto"):
-        with pytest.raises(UnattainableError):
-            planned(ApproxDP(epsilon=1e-70, delta=1e-70), noise=noise)
 
 
 def test_every_marginal_stands_with_its_table():
