@@ -77,14 +77,6 @@ def test_the_discriminant_finds_the_means_that_normal_distributions_differ_in(di
     assert best(from_x, from_x[::-1], x, distribution(np.random.default_rng(2), 0), shape) < 0.2
 
 
-def test_shapes_and_zeros_alone_are_enough():
-    rng = np.random.default_rng(3)
-    from_x, from_y, x, y = draws(
-        rng, lambda rng, side: [np.ones(2 + side * (i % 2)) * rng.random() for i in range(400)]
-    )
-    assert best(from_x, from_y, x, y, (2,)) > 0.9
-
-
 def test_outputs_without_entries_are_no_error():
     nothing = [np.zeros(0)] * 50
     statistics = learned(as_rows(nothing, (0,)), as_rows(nothing, (0,)), *PAIR, last_bits=True)

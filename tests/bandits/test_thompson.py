@@ -8,7 +8,6 @@ import threading
 import numpy as np
 import pymc as pm
 import pytest
-from scipy import stats
 
 import pymc_dirdp as dirdp
 
@@ -21,25 +20,6 @@ def played(bandit, means, rounds, seed=0):
         arm = bandit.select()
         bandit.update(arm, int(rng.random() < means[arm]))
     return bandit
-
-
-@pytest.mark.thorough
-def test_a_posterior_is_calibrated_although_the_rewards_decided_the_pulls():
-    """Ranks of the true means, which are drawn from the prior, are uniform; those of who ignores the noise are not."""
-    rng, ranks, ignoring = np.random.default_rng(8), [], []
-    for seed in range(60):
-        means = dict(zip("ab", rng.random(2), strict=True))
-        sampler = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=0.1), first_batch=8)
-        bandit = played(sampler, means, 60, seed)
-        draws = bandit.posterior(draws=200)["posterior"]["mean_reward"]
-        released = bandit.released.to_dataframe()
-        for arm, mean in means.items():
-            ranks.append(float((draws.sel(arm=arm) < mean).mean()))
-            sizes, sums = (released.loc[released["arm"] == arm, name] for name in ("size", "noisy_sum"))
-            seen = sums.clip(0, sizes)
-            ignoring.append(float(stats.beta(1 + seen.sum(), 1 + (sizes - seen).sum()).cdf(mean)))
-    assert stats.kstest(ranks, "uniform").pvalue > 1e-4
-    assert stats.kstest(ignoring, "uniform").pvalue < 1e-6
 
 
 @pytest.mark.thorough

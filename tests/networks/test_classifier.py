@@ -78,22 +78,6 @@ def seeded():
         return sampled(random_seed=1)
 
 
-def test_a_ledger_reserves_the_guarantee_before_a_value_is_read():
-    """Found by attack: an exhausted ledger answered whether any label is outside a set, as often as it was asked."""
-    spent, ledger = dirdp.Ledger(dirdp.ZeroCDP(rho=0.01)), dirdp.Ledger(GUARANTEE)
-    spoilt = RECORDS | {"q0": np.where(np.arange(300) == 7, 5, RECORDS["q0"])}
-    errors = set()
-    for data in (RECORDS, spoilt):
-        with pytest.raises(dirdp.errors.BudgetError) as caught:
-            sampled(data, ledger=spent)
-        errors.add(str(caught.value))
-    assert len(errors) == 1
-    assert spent.entries() == ()
-    with pytest.raises(dirdp.errors.DataError, match="The ledger has been charged"):
-        sampled(spoilt, ledger=ledger)
-    assert [entry.reserved for entry in ledger.entries()] == [True, True, False]
-
-
 def test_nobody_takes_what_the_calibration_needs(monkeypatch):
     """Found by attack: the first release gave the whole reservation back, and its tables were lost with the second."""
     ledger, taken, draw = dirdp.Ledger(GUARANTEE), [], module.sample_sealed

@@ -225,22 +225,19 @@ def test_features_drawn_jointly_with_the_class_are_independent_given_its_count()
     assert len(apart[1]) == 1
 
 
-def test_an_analysis_predicts_as_its_release_does():
-    table = {"class": list("aaabbb"), "x": [0, 0, 1, 1, 1, 0], "y": [0, 1, 1, 1, 1, 1]}
-    model = dirdp.naive_bayes(table, "class", categories={"class": ["a", "b"], "x": [0, 1], "y": [0, 1]})
-    release = dirdp.sample(dirdp.ApproxDP(epsilon=3.0, delta=1e-4), model, mechanism="geometric")
-    records = {"x": [0, 1], "y": [1, 1]}
-    analysis = dirdp.analyse(release, 500, chains=1, random_seed=3)
-    np.testing.assert_array_equal(
-        dirdp.predict_log_proba(analysis, records), dirdp.predict_log_proba(release, records, draws=500, random_seed=3)
-    )
+def test_an_analysis_predicts_as_its_release_does(rated):
+    records = {"size": ["small", "huge"], "eggs_outcome": [0, 1]}
+    analysis = dirdp.analyse(rated, 100, chains=1, random_seed=3)
+    found = dirdp.predict_log_proba(rated, records, draws=100, random_seed=3)
+    np.testing.assert_array_equal(dirdp.predict_log_proba(analysis, records), found)
     # The same predictions for the same release, unless somebody asks for others.
-    plain = dirdp.predict_log_proba(release, records, draws=100)
-    np.testing.assert_array_equal(plain, dirdp.predict_log_proba(release, records, draws=100))
-    assert not np.array_equal(plain, dirdp.predict_log_proba(release, records, draws=100, random_seed=1))
-    with pytest.raises(dirdp.errors.ArgumentError, match="own draws"):
-        dirdp.predict_log_proba(analysis, records, draws=100)
-    with pytest.raises(dirdp.errors.ArgumentError, match="does not have the draws"):
-        dirdp.predict_log_proba(analysis, records, draws="released")
-    with pytest.raises(dirdp.errors.ArgumentError, match="'released'"):
-        dirdp.predict_log_proba(release, records, draws="release")
+    plain = dirdp.predict_log_proba(rated, records, draws=100)
+    np.testing.assert_array_equal(plain, dirdp.predict_log_proba(rated, records, draws=100))
+    assert not np.array_equal(plain, found)
+    for source, draws, message in (
+        (analysis, 100, "own draws"),
+        (analysis, "released", "does not have the draws"),
+        (rated, "release", "'released'"),
+    ):
+        with pytest.raises(dirdp.errors.ArgumentError, match=message):
+            dirdp.predict_log_proba(source, records, draws=draws)

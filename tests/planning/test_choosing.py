@@ -57,16 +57,6 @@ def test_noise_keeps_the_guarantee_of_the_release(kind):
     assert as_mechanism(release).loss(TARGET) == chosen.composition.loss(TARGET)
 
 
-def test_draws_of_one_kind_and_the_other_are_counted_as_they_are_made():
-    """The composition of a Dirichlet table counts each draw, that of a noisy one a single release."""
-    drawn, noisy = (dirdp.plan(TARGET, hair(), mechanism=kind).parts[0].mechanism for kind in ("dirichlet", "gaussian"))
-    both = composed({"drawn": drawn, "noisy": noisy}, (("drawn", "noisy"),), 3)
-    assert both.renyi(2.0) == pytest.approx(3 * drawn.renyi(2.0) + noisy.renyi(2.0), rel=1e-12)
-    auto = dirdp.plan(TARGET, two_tables(), mechanism="auto", released_draws=3)
-    assert auto.composition.satisfies(TARGET)
-    assert dirdp.sample(auto, two_tables())["posterior"]["wide"].shape == (1, 3, 300)
-
-
 def test_no_data_decides_and_the_report_names_the_choice_and_the_next():
     first, second = (
         dirdp.plan(TARGET, hair(counts), mechanism="auto") for counts in (COUNTS, np.array([1, 0, 590, 1]))
