@@ -215,16 +215,16 @@ def test_the_simulation_is_the_sampler():
     """Numbers of pulls of the worse arm, round by round with the sampler itself and batch by batch."""
     rng = np.random.default_rng(3)
     names, played = list(STARS), []
-    for _ in range(16):
+    for _ in range(12):
         bandit = counting()
         pulls = 0
-        for _ in range(60):
+        for _ in range(50):
             arm = bandit.select()
             pulls += arm == "b"
             bandit.update(arm, names[rng.choice(5, p=GOOD if arm == "a" else WORSE)])
         played.append(pulls)
-    runs = dirdp.simulate_bandit(bandit, [GOOD, WORSE], 60, 60, random_seed=4, progressbar=False)
+    runs = dirdp.simulate_bandit(bandit, [GOOD, WORSE], 50, 40, random_seed=4, progressbar=False)
     assert runs.means == pytest.approx([0.875, 0.175])
-    assert (runs.pulls.sum(axis=1) == 60).all()
+    assert (runs.pulls.sum(axis=1) == 50).all()
     assert stats.ks_2samp(played, runs.pulls[:, 1]).pvalue > 1e-4
-    assert stats.ks_2samp(played, rng.binomial(60, 0.5, size=4000)).pvalue < 1e-6
+    assert stats.ks_2samp(played, rng.binomial(50, 0.5, size=4000)).pvalue < 1e-6

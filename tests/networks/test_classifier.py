@@ -117,7 +117,7 @@ def test_what_cannot_be_released_and_predicted_is_refused_before_the_charge():
             "Use mechanism='auto' or other noise on counts",
         ),
     ):
-        ledger = dirdp.Ledger(options.get("guarantee", GUARANTEE), adjacency=options.get("adjacency"))
+        ledger = dirdp.Ledger(options.get("guarantee", GUARANTEE), adjacency=options.get("adjacency", "replace-one"))
         with pytest.raises(dirdp.errors.ArgumentError, match=message):
             sampled(data, ledger=ledger, **options)
         assert ledger.entries() == ()
