@@ -20,7 +20,7 @@ MECHANISMS = {
     "Gaussian": (lambda: mechanisms.DiscreteGaussianMechanism(FLAT, 2.0), 20_000),
     "Geometric, add-remove": (lambda: mechanisms.GeometricMechanism(FLAT, 2.0, **ADDED), 20_000),
     "Zero-sum": (lambda: mechanisms.ZeroSumGeometricMechanism(FLAT, 2.0), 20_000),
-    "Truncated": (lambda: papers.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0), 10_000),
+    "Truncated": (lambda: papers.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0), 5_000),
     "Simplex": (
         lambda: papers.SimplexMechanism(10.0, papers.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1)),
         20_000,

@@ -47,7 +47,7 @@ SETTINGS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(TARGETS, PRIORS, SETTINGS)
 def test_every_strategy_is_safe_and_tight_and_the_optimal_one_is_the_best(target, prior, options):
     """An error that is none of the library's is a failure."""
@@ -173,7 +173,8 @@ def test_bad_arguments():
         ("n_records=0", {"n_records": 0, "objective": "estimate"}),
         ("prior", {"prior": [0, 1]}),
         ("prior", {"prior": [np.nan, 1]}),
-        ("Did you mean 'inflate'", {"mechanism": Dirichlet(strategy="inflated")}),
     ):
         with pytest.raises(ArgumentError, match=message):
             calibrate(ApproxDP(epsilon=1, delta=1e-6), **({"prior": [1, 1], "n_records": 5} | options))
+    with pytest.raises(ArgumentError, match="Did you mean 'inflate'"):
+        Dirichlet(strategy="inflated")

@@ -76,9 +76,11 @@ def test_the_report_says_when_auto_would_be_clearly_better_and_only_then():
     advised = report(dirdp.plan(TARGET, hair(), contribution=2))
     assert "smaller expected KL" in advised
     assert "mechanism='auto'" in advised
+    with pm.Model() as wide:
+        pm.Multinomial("y", n=400, p=pm.Dirichlet("p", a=np.ones(200)), observed=np.full(200, 2))
     for quiet in (
         # Here nothing tells more than the prior.
-        dirdp.plan(dirdp.ApproxDP(epsilon=0.003, delta=1e-6), two_tables()),
+        dirdp.plan(dirdp.ApproxDP(epsilon=0.003, delta=1e-6), wide),
         dirdp.plan(TARGET, hair(), mechanism="auto"),
         dirdp.plan(dirdp.ApproxDP(epsilon=50, delta=1e-6), hair(prior=100.0), objective="estimate"),
     ):
