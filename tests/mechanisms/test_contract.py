@@ -6,7 +6,7 @@ import runpy
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +32,104 @@ from tests.oracles import dirichlet_renyi
 
 OWN = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "own_mechanism.py"))["BinomialMechanism"]
 
-# The oracles: the divergence of the outputs at two given data sets. A `Part` is one row or cell in which they differ,
-# seen through the one number z on which its likelihood ratio depends.
+# The oracles: the divergence of the outputs at two given data sets. Integer noise and finite mechanisms list the
+# probabilities of all outputs at the first, and their losses.
+
+
+def renyi_of(losses, order):
+    mass, loss = losses
+    terms = np.log(mass[mass > 0]) + (order - 1) * loss[mass > 0]
+    most = terms.max()
+    return (most + math.log(np.exp(terms - most).sum())) / (order - 1) if math.isfinite(most) else math.inf
+
+
+def delta_of(losses, epsilon):
+    mass, loss = losses
+    return math.fsum(mass * np.maximum(-np.expm1(np.minimum(epsilon - loss, 700)), 0))
+
+
+def integer_noise(mechanism, *change):
+    """Of independent cells: losses are multiples of a unit, so those of two cells are convolved."""
+    k, distribution, unit = np.arange(-400, 401), np.ones(1), 1.0
+    for shift in filter(None, change):
+        if hasattr(mechanism, "scale"):
+            mass, t, unit = np.exp(-np.abs(k) / mechanism.scale), np.abs(k - shift) - np.abs(k), 1 / mechanism.scale
+        else:
+            s = float(mechanism.variance)
+            mass, t, unit = np.exp(-(k**2) / (2 * s)), shift**2 - 2 * shift * k, 1 / (2 * s)
+        n = int(np.abs(t).max())
+        cell = np.bincount(t + n, weights=mass / mass.sum(), minlength=2 * n + 1)
+        distribution = np.convolve(distribution, cell)
+    return distribution, unit * (np.arange(len(distribution)) - len(distribution) // 2)
+
+
+def zero_sum_noise(mechanism, *change):
+    """Of blocks that add up to 0, which are rows or the whole table."""
+    mass, loss = np.ones(1), np.zeros(1)
+    each = "each" in mechanism.contribution.axes
+    for block in np.reshape(change, (mechanism.prior.shape[0] if each else 1, -1)):
+        if block.any():
+            more, losses = zero_sum_block(mechanism.scale, tuple(sorted(block.tolist())))
+            mass, loss = np.multiply.outer(mass, more).ravel(), np.add.outer(loss, losses).ravel()
+    return mass, loss
+
+
+@lru_cache(maxsize=1000)
+def zero_sum_block(scale, shifts):
+    reach = np.arange(-math.ceil(15 * scale), math.ceil(15 * scale) + 1)
+    some = np.stack(np.meshgrid(*[reach] * (len(shifts) - 1), indexing="ij"), axis=-1).reshape(-1, len(shifts) - 1)
+    z = np.column_stack([some, -some.sum(axis=1)])
+    mass = np.exp(-np.abs(z).sum(axis=1) / scale)
+    loss, most = np.abs(z + np.array(shifts)).sum(axis=1) - np.abs(z).sum(axis=1), sum(map(abs, shifts))
+    return np.bincount(loss + most, weights=mass / mass.sum()), (np.arange(2 * most + 1) - most) / scale
+
+
+def joint_noise(mechanism, *change):
+    """Of blocks whose largest norm counts."""
+    (cells, m), *others = mechanism.own_blocks
+    reach = math.ceil(35 * mechanism.scale * m)
+    zero_sum = mechanism.noise.zero_sum
+    free, half = cells - zero_sum, 1 + zero_sum
+    lists = np.stack(np.meshgrid(*[np.arange(-reach, reach + 1)] * free, indexing="ij"), axis=-1).reshape(-1, free)
+    if zero_sum:
+        lists = np.column_stack([lists, -lists.sum(axis=1)])
+    lists = lists[np.abs(lists).sum(axis=1) <= half * reach]
+    sizes = [
+        [np.abs(lists + shift).sum(axis=1) / (half * m) for shift in (0, part)]
+        for part in np.reshape(change, (1 + len(others), cells))
+    ]
+    first, second = sizes[0]
+    for one, other in sizes[1:]:
+        first, second = (np.maximum.outer(of, more).ravel() for of, more in ((first, one), (second, other)))
+    mass = np.exp(-first / mechanism.scale)
+    return mass / mass.sum(), (second - first) / mechanism.scale
+
+
+def binomial_noise(mechanism, *change):
+    """From the masses of SciPy; the loss is infinite where one data set alone has an outcome."""
+    n, p, q = int(mechanism.coins), np.ones(1), np.ones(1)
+    seen = np.arange(-3, n + 4)
+    for shift in filter(None, change):
+        p, q = (np.outer(one, binom.pmf(seen - s, n, 0.5)).ravel() for one, s in ((p, shift), (q, 0)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return p[p > 0], np.log(p[p > 0] / q[p > 0])
+
+
+def outcomes(mechanism, x, y):
+    """Of a whole posterior: equal outcomes are taken together."""
+    distributions = []
+    for counts in (x, y):
+        distribution = Counter()
+        for outcome, probability in zip(*mechanism.distribution(counts), strict=True):
+            distribution[tuple(outcome.tolist())] += probability
+        distributions.append(distribution)
+    both = list(distributions[0] | distributions[1])
+    p, q = (np.array([distribution[outcome] for outcome in both]) for distribution in distributions)
+    return p, np.log(p / q)
+
+
+# A Dirichlet draw is continuous. A `Part` is one row or cell in which two data sets differ, seen through the one number
+# z on which its likelihood ratio depends.
 
 
 @dataclass(frozen=True)
@@ -46,7 +142,7 @@ class Part:
     breaks: np.ndarray
 
 
-def delta_of(parts, epsilon):
+def delta_of_parts(parts, epsilon):
     """Of one part, or of two independent ones: the mean of the second's curve over the first's loss."""
     first, *others = parts
     if not others:
@@ -84,41 +180,8 @@ def beta_part(u, v):
         density=lambda z: np.exp(u[0] * z - (u[0] + u[1]) * np.logaddexp(0, z) - betaln(*u)),
         loss=lambda z: c + k * (z if two else -np.logaddexp(0, -z)),
         delta=delta,
-        breaks=np.linspace(-90, 90, 361),
+        breaks=np.linspace(-90, 90, 241),
     )
-
-
-def whole_distribution(mechanism, shift):
-    """Probabilities of the losses `unit * t` of one cell of integer noise, for t = -n, ..., n, and the unit."""
-    k = np.arange(-400, 401)
-    if isinstance(mechanism, GeometricMechanism):
-        mass, t, unit = np.exp(-np.abs(k) / mechanism.scale), np.abs(k - shift) - np.abs(k), 1 / mechanism.scale
-    else:
-        s = float(mechanism.variance)
-        mass, t, unit = np.exp(-(k**2) / (2 * s)), shift**2 - 2 * shift * k, 1 / (2 * s)
-    n = int(np.abs(t).max())
-    return np.bincount(t + n, weights=mass / mass.sum(), minlength=2 * n + 1), unit
-
-
-def whole_renyi(mechanism, order, x, y):
-    total = 0.0
-    for shift in (x - y)[x != y]:
-        distribution, unit = whole_distribution(mechanism, int(shift))
-        losses = unit * (np.arange(len(distribution)) - len(distribution) // 2)
-        positive = distribution > 0
-        total += math.log(math.fsum(np.exp(np.log(distribution[positive]) + (order - 1) * losses[positive]))) / (
-            order - 1
-        )
-    return total
-
-
-def whole_delta(mechanism, epsilon, x, y):
-    distribution, unit = np.ones(1), 1.0
-    for shift in (x - y)[x != y]:
-        other, unit = whole_distribution(mechanism, int(shift))
-        distribution = np.convolve(distribution, other)
-    losses = unit * (np.arange(len(distribution)) - len(distribution) // 2)
-    return math.fsum(distribution * np.maximum(-np.expm1(np.minimum(epsilon - losses, 700)), 0))
 
 
 @dataclass(frozen=True)
@@ -145,144 +208,43 @@ class Subject:
 
 def dirichlet(alpha, r, **options):
     mechanism = DirichletMechanism(alpha, r, **options)
+    known = {"public": ["n_records"]} if "n_records" in options else {}
     return Subject(
         mechanism,
         mechanism.alpha.shape,
         lambda m, order, x, y: dirichlet_renyi(order, m.concentration(x), m.concentration(y)),
-        lambda m, epsilon, x, y: delta_of([*dirichlet_parts(m, x, y)], epsilon),
-        lambda target: calibrate(target, prior=alpha, mechanism=Dirichlet(strategy="temper"), **options),
+        lambda m, epsilon, x, y: delta_of_parts([*dirichlet_parts(m, x, y)], epsilon),
+        lambda target: calibrate(target, prior=alpha, mechanism=Dirichlet(strategy="temper"), **options, **known),
         math.ceil(mechanism.min_count),
+        (options["n_records"],) if known else (1, 2, 3),
     )
 
 
-def public_row(alpha, r, n_records):
-    """One row of two cells, with a public number of records."""
-
-    def calibrated(target):
-        return calibrate(
-            target, prior=alpha, mechanism=Dirichlet(strategy="temper"), n_records=n_records, public=["n_records"]
-        )
-
-    return replace(dirichlet(alpha, r, n_records=n_records), calibrated=calibrated, sizes=(n_records,))
-
-
-def noise(mechanism, renyi, delta):
-    kind, prior, adjacency, unit = type(mechanism), mechanism.prior, mechanism.adjacency, mechanism.contribution
+def noise(kind, losses, shape, parameter, **options):
+    """Counts with integer noise; the distribution of the noise is the same for all data, so only a change matters."""
+    mechanism, losses = kind(np.ones(shape), parameter, **options), lru_cache(maxsize=1000)(losses)
+    people = {"adjacency": mechanism.adjacency, "contribution": mechanism.contribution}
     return Subject(
         mechanism,
-        prior.shape,
-        renyi,
-        delta,
-        lambda target: kind.for_guarantee(target, prior=prior, adjacency=adjacency, contribution=unit),
+        mechanism.prior.shape,
+        lambda m, order, x, y: renyi_of(losses(m, *(x - y).ravel().tolist()), order),
+        lambda m, epsilon, x, y: delta_of(losses(m, *(x - y).ravel().tolist()), epsilon),
+        lambda target: kind.for_guarantee(target, prior=mechanism.prior, **people),
         sizes=(1,),
     )
 
 
-def geometric(shape, scale, **options):
-    return noise(GeometricMechanism(np.ones(shape), scale, **options), whole_renyi, whole_delta)
-
-
-@lru_cache(maxsize=1000)
-def zero_sum_distribution(scale, shifts):
-    """Probabilities of noise in one block that adds up to 0, and the loss if the counts differ by `shifts`; listed."""
-    reach = np.arange(-math.ceil(15 * scale), math.ceil(15 * scale) + 1)
-    some = np.stack(np.meshgrid(*[reach] * (len(shifts) - 1), indexing="ij"), axis=-1).reshape(-1, len(shifts) - 1)
-    z = np.column_stack([some, -some.sum(axis=1)])
-    mass = np.exp(-np.abs(z).sum(axis=1) / scale)
-    loss = np.abs(z + np.array(shifts)).sum(axis=1) - np.abs(z).sum(axis=1)
-    distribution = np.bincount(
-        loss + sum(map(abs, shifts)), weights=mass / mass.sum(), minlength=2 * sum(map(abs, shifts)) + 1
-    )
-    return distribution, (np.arange(len(distribution)) - len(distribution) // 2) / scale
-
-
-def zero_sum_blocks(mechanism, x, y):
-    """The blocks are rows, or the whole table."""
-    each = "each" in mechanism.contribution.axes
-    for block in (x - y).reshape(len(x) if each else 1, -1):
-        if block.any():
-            yield zero_sum_distribution(mechanism.scale, tuple(sorted(block.tolist())))
-
-
-def zero_sum_renyi(mechanism, order, x, y):
-    distributions = zero_sum_blocks(mechanism, x, y)
-    return sum(
-        math.log(math.fsum(distribution * np.exp((order - 1) * loss))) for distribution, loss in distributions
-    ) / (order - 1)
-
-
-def zero_sum_delta(mechanism, epsilon, x, y):
-    distribution, loss = np.ones(1), np.zeros(1)
-    for more, losses in zero_sum_blocks(mechanism, x, y):
-        distribution, loss = np.multiply.outer(distribution, more).ravel(), np.add.outer(loss, losses).ravel()
-    return math.fsum(distribution * np.maximum(-np.expm1(epsilon - loss), 0))
-
-
-def zero_sum(shape, scale, **options):
-    mechanism = ZeroSumGeometricMechanism(np.ones(shape), scale, **options)
-    return noise(mechanism, zero_sum_renyi, zero_sum_delta)
-
-
-@lru_cache(maxsize=1000)
-def joint_distribution(mechanism, change):
-    """Probabilities of all noise of a joint mechanism, and the loss at each if the counts differ so; listed."""
-    (cells, m), *others = mechanism.own_blocks
-    reach = math.ceil(35 * mechanism.scale * m)
-    zero_sum = mechanism.noise.zero_sum
-    free, half = cells - zero_sum, 1 + zero_sum
-    lists = np.stack(np.meshgrid(*[np.arange(-reach, reach + 1)] * free, indexing="ij"), axis=-1).reshape(-1, free)
-    if zero_sum:
-        lists = np.column_stack([lists, -lists.sum(axis=1)])
-    lists = lists[np.abs(lists).sum(axis=1) <= half * reach]
-    sizes = [
-        [np.abs(lists + shift).sum(axis=1) / (half * m) for shift in (0, part)]
-        for part in np.reshape(change, (1 + len(others), cells))
-    ]
-    first, second = sizes[0]
-    for one, other in sizes[1:]:
-        first, second = (np.maximum.outer(of, more).ravel() for of, more in ((first, one), (second, other)))
-    mass = np.exp(-first / mechanism.scale)
-    return mass / mass.sum(), (second - first) / mechanism.scale
-
-
-def joint_renyi(mechanism, order, x, y):
-    mass, loss = joint_distribution(mechanism, tuple((x - y).ravel().tolist()))
-    return math.log(math.fsum(mass * np.exp((order - 1) * loss))) / (order - 1)
-
-
-def joint_delta(mechanism, epsilon, x, y):
-    mass, loss = joint_distribution(mechanism, tuple((x - y).ravel().tolist()))
-    return math.fsum(mass * np.maximum(-np.expm1(epsilon - loss), 0))
+geometric = partial(noise, GeometricMechanism, integer_noise)
+discrete_gaussian = partial(noise, DiscreteGaussianMechanism, integer_noise)
+zero_sum = partial(noise, ZeroSumGeometricMechanism, zero_sum_noise)
 
 
 def joint(kind, shape, scale, **options):
-    return noise(kind(np.ones(shape), scale, **options), joint_renyi, joint_delta)
+    return noise(kind, joint_noise, shape, scale, **options)
 
 
-def discrete_gaussian(shape, sigma, **options):
-    return noise(DiscreteGaussianMechanism(np.ones(shape), sigma, **options), whole_renyi, whole_delta)
-
-
-def outcome_distributions(mechanism, x, y):
-    """Of a whole posterior: the distributions of what is released, with equal outcomes taken together."""
-    distributions = []
-    for counts in (x, y):
-        distribution = Counter()
-        for outcome, probability in zip(*mechanism.distribution(counts), strict=True):
-            distribution[tuple(outcome.tolist())] += probability
-        distributions.append(distribution)
-    outcomes = list(distributions[0] | distributions[1])
-    return (np.array([distribution[outcome] for outcome in outcomes]) for distribution in distributions)
-
-
-def outcome_renyi(mechanism, order, x, y):
-    p, q = outcome_distributions(mechanism, x, y)
-    return math.log(math.fsum(p**order * q ** (1 - order))) / (order - 1)
-
-
-def outcome_delta(mechanism, epsilon, x, y):
-    p, q = outcome_distributions(mechanism, x, y)
-    return math.fsum(np.maximum(p - math.exp(epsilon) * q, 0))
+def binomial(shape, coins, **options):
+    return replace(noise(OWN, binomial_noise, shape, coins, **options), coarse=0.5, keeps=(ApproxDP,))
 
 
 def whole(kind, prior, n_records, number, **options):
@@ -290,32 +252,11 @@ def whole(kind, prior, n_records, number, **options):
     return Subject(
         mechanism,
         mechanism.prior.shape,
-        outcome_renyi,
-        outcome_delta,
+        lambda m, order, x, y: renyi_of(outcomes(m, x, y), order),
+        lambda m, epsilon, x, y: delta_of(outcomes(m, x, y), epsilon),
         lambda target: kind.for_guarantee(target, prior=prior, n_records=n_records, **options),
         sizes=(n_records,),
         attained=float(options.get("accounting", "exact") == "exact"),
-    )
-
-
-def listed_renyi(mechanism, order, x, y):
-    """From the masses of SciPy; infinite where one data set alone has an outcome."""
-    return math.inf
-
-
-def listed_delta(mechanism, epsilon, x, y):
-    n, distributions = int(mechanism.coins), [np.ones(1), np.ones(1)]
-    seen = np.arange(-3, n + 4)
-    for shift in (x - y)[x != y]:
-        distributions = [
-            np.outer(p, binom.pmf(seen - s, n, 0.5)).ravel() for p, s in zip(distributions, (shift, 0), strict=True)
-        ]
-    return math.fsum(np.maximum(distributions[0] - math.exp(epsilon) * distributions[1], 0))
-
-
-def binomial(shape, coins, **options):
-    return replace(
-        noise(OWN(np.ones(shape), coins, **options), listed_renyi, listed_delta), coarse=0.5, keeps=(ApproxDP,)
     )
 
 
@@ -323,30 +264,27 @@ def binomial(shape, coins, **options):
 SURVEY, TWICE = Contribution(1, ("each",)), Contribution(2, ("each",))
 
 SUBJECTS = {
-    "hellinger": whole(HellingerMechanism, [1.0, 1.0], 5, 0.6, smoothness=0.4),
-    "hellinger global": whole(HellingerMechanism, [0.5, 1.0], 4, 0.6, sensitivity="global"),
+    "hellinger": whole(HellingerMechanism, [0.5, 1.0], 4, 0.6, smoothness=0.4),
     "hellinger proved": whole(HellingerMechanism, [0.5, 1.0], 4, 0.3, smoothness=1.0, accounting="proved"),
-    "truncated geometric of three": replace(whole(TruncatedNoiseMechanism, [1.0, 1.0, 1.0], 5, 2.5), attained=0.95),
+    "truncated geometric of three": replace(whole(TruncatedNoiseMechanism, [1.0, 1.0, 1.0], 4, 2.0), attained=0.9),
     "truncated laplace of three": whole(
-        TruncatedNoiseMechanism, [1.0, 1.0, 1.0], 5, 2.5, noise_kind="laplace", total="printed"
+        TruncatedNoiseMechanism, [1.0, 1.0, 1.0], 4, 2.0, noise_kind="laplace", total="printed"
     ),
     "geometric add-remove": geometric((3,), 0.3, adjacency="add-remove"),
-    "geometric survey": geometric((2, 2), 2.0, contribution=SURVEY),
     "geometric two records": replace(geometric((3,), 4.0, contribution=2), attained=0.8),
     "geometric survey of two add-remove": replace(
         geometric((2, 2), 4.0, contribution=TWICE, adjacency="add-remove"), attained=0.8
     ),
-    "zero-sum rows": zero_sum((2, 2), 1.3),
     "zero-sum of two": zero_sum((2,), 4.0, contribution=3),
     "zero-sum two records": replace(zero_sum((3,), 4.0, contribution=2), attained=0.95),
     "zero-sum survey of two": replace(zero_sum((2, 3), 4.0, contribution=TWICE), attained=0.95),
-    "joint survey": joint(ZeroSumJointTableMechanism, (2, 3), 0.5, contribution=SURVEY),
-    "joint survey of two": joint(ZeroSumJointTableMechanism, (3, 2), 0.4, contribution=TWICE),
+    "joint survey": joint(ZeroSumJointTableMechanism, (2, 3), 0.3, contribution=SURVEY),
+    "joint survey of two": joint(ZeroSumJointTableMechanism, (3, 2), 0.25, contribution=TWICE),
     "joint survey of two add-remove": joint(
-        JointTableMechanism, (2, 2), 0.25, contribution=TWICE, adjacency="add-remove"
+        JointTableMechanism, (2, 2), 0.15, contribution=TWICE, adjacency="add-remove"
     ),
     "joint survey with private totals": replace(
-        joint(JointTableMechanism, (2, 2), 0.5, contribution=SURVEY), attained=0.75
+        joint(JointTableMechanism, (2, 2), 0.3, contribution=SURVEY), attained=0.7
     ),
     "discrete gaussian small": discrete_gaussian((2, 2), 0.6),
     "discrete gaussian survey add-remove": discrete_gaussian((2, 2), 1.1, contribution=SURVEY, adjacency="add-remove"),
@@ -355,11 +293,11 @@ SUBJECTS = {
     "flat": dirichlet([1.0, 1.0, 1.0], 0.2),
     "uneven": dirichlet([0.3, 2.0], 0.1),
     # Their curves are approached as rows fill up.
-    "rows": replace(dirichlet([[1.0, 0.6], [2.0, 0.5]], 0.15), attained=0.8),
+    "rows": replace(dirichlet([[1.0, 0.6], [2.0, 0.5]], 0.15), attained=0.8, sizes=(3,)),
     "rows add-remove": replace(dirichlet([[0.8, 1.5], [0.6, 1.0]], 0.3, adjacency="add-remove"), attained=0.8),
     "min_count": dirichlet([0.2, 0.2], 0.5, min_count=1.0),
     "two records": dirichlet([0.6, 1.1], 0.15, contribution=2),
-    "public row": public_row([0.3, 2.0], 0.4, 7),
+    "public row": dirichlet([0.3, 2.0], 0.4, n_records=7),
     "own add-remove": binomial((2, 2), 60, adjacency="add-remove"),
 }
 
@@ -374,7 +312,7 @@ def mechanism(subject):
     return subject.mechanism
 
 
-ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-6, 50, 25)])
+ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-6, 50, 12)])
 EPSILONS = np.linspace(0, 6, 25)
 
 
@@ -421,28 +359,19 @@ def neighbours(subject, n):
                 yield x, y
 
 
-def worst(subject, oracle, at):
+@pytest.mark.parametrize(("curve", "at"), [("renyi", 1.3), ("renyi", 4.0), ("delta", 0.0), ("delta", 0.6)])
+def test_no_neighbours_are_further_apart_than_the_curves(subject, curve, at):
     """Over every neighbour of every small data set, in both directions."""
-    return max(
+    oracle, bound = getattr(subject, curve), getattr(subject.mechanism, curve)(at)
+    reached = max(
         oracle(subject.mechanism, at, *(counts.reshape(subject.shape) for counts in pair))
         for n in subject.sizes
         for x, y in neighbours(subject, n)
         for pair in ((x, y), (y, x))
     )
-
-
-@pytest.mark.parametrize("order", [1.3, 4.0])
-def test_no_neighbours_are_further_apart_than_the_divergence(subject, order):
-    bound, reached = subject.mechanism.renyi(order), worst(subject, subject.renyi, order)
-    assert reached <= bound * (1 + 1e-11)  # rounding of the oracle
-    assert reached >= subject.attained * bound * (1 - 1e-9) or not math.isfinite(bound)
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.6])
-def test_no_neighbours_are_further_apart_than_the_curve(subject, epsilon):
-    bound, reached = subject.mechanism.delta(epsilon), worst(subject, subject.delta, epsilon)
-    assert reached <= bound * (1 + 1e-8) + 1e-13  # accuracy of the oracle
-    assert reached >= subject.attained * bound * (1 - 1e-9) - 1e-13
+    rounding, least = (1e-11, 0) if curve == "renyi" else (1e-8, 1e-13)  # accuracy of the oracles
+    assert reached <= bound * (1 + rounding) + least
+    assert reached >= subject.attained * bound * (1 - 1e-9) - least or not math.isfinite(bound)
 
 
 def test_divergences_rise_with_their_order_and_stay_below_rho(mechanism):
@@ -450,7 +379,7 @@ def test_divergences_rise_with_their_order_and_stay_below_rho(mechanism):
     assert np.all(np.diff(divergences[np.isfinite(divergences)]) >= -1e-11 * divergences[0])
     assert np.all(np.diff(rhos[np.isfinite(rhos)]) >= -1e-11 * rhos[0])
     for omega in (1.5, 3.0):
-        orders = np.linspace(1.001, omega * (1 - 1e-12), 20)
+        orders = np.linspace(1.001, omega * (1 - 1e-12), 6)
         assert np.all(mechanism.renyi(orders) <= orders * mechanism.rho(omega) * (1 + 1e-11))
     assert mechanism.renyi(2) == mechanism.renyi(np.array([2.0]))[0]
 

@@ -1,6 +1,7 @@
-"""The mechanism: its distribution with known power, its curves as a contract, and what it refuses."""
+"""Dirichlet draws: their distribution with known power, the worst neighbours, public numbers, and what is refused."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -8,25 +9,24 @@ import pytest
 from scipy import stats
 
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.sampling.exact import positive_frequencies
+from pymc_dirdp.mechanisms import DirichletMechanism, GeometricMechanism
+from pymc_dirdp.mechanisms.dirichlet import blocks
+from pymc_dirdp.privacy.people import Contribution
 
 COUNTS = np.array([12, 0, 40, 3])
-MECHANISMS = [
-    DirichletMechanism([1, 1, 1, 1], 0.3),
-    DirichletMechanism([0.4, 3, 2, 1], 0.2, adjacency="add-remove"),
-    DirichletMechanism([[2, 1], [5, 9]], 1.5, min_count=2),
-]
+MECHANISM = DirichletMechanism([1, 1, 1, 1], 0.3)
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.7, 1.3])
 def test_the_distribution_of_a_component_is_beta(scale):
-    """Two-sided: the true distribution passes at 1e-6, r off by 30 per cent does not."""
-    mechanism = DirichletMechanism([1, 2, 0.5, 1], 0.5)
-    y = mechanism.sample(COUNTS, released_draws=20_000, sampler="fast", random_seed=7)
-    u = scale * 0.5 * COUNTS + mechanism.alpha
-    p_value = stats.kstest(y[:, 2], stats.beta(u[2], u.sum() - u[2]).cdf).pvalue
+    """The true distribution passes at 1e-6, and r off by 30 per cent does not. Rows and draws are independent."""
+    mechanism, n = DirichletMechanism([[1, 2, 0.5, 1]] * 2, 0.5), 5_000
+    y = mechanism.sample([COUNTS, COUNTS], released_draws=n, sampler="fast", random_seed=7)[..., 2]
+    u = scale * 0.5 * COUNTS + mechanism.alpha[0]
+    p_value = stats.kstest(y[:, 0], stats.beta(u[2], u.sum() - u[2]).cdf).pvalue
     assert (p_value > 1e-6) == (scale == 1.0)
+    for one, other in ((y[:, 0], y[:, 1]), (y[1:, 0], y[:-1, 0])):
+        assert abs(np.corrcoef(one, other)[0, 1]) < 5 / np.sqrt(n)
 
 
 def test_the_distribution_at_huge_counts():
@@ -37,88 +37,62 @@ def test_the_distribution_at_huge_counts():
     assert stats.kstest(z / 0.85, "norm").pvalue < 1e-6
 
 
-def test_exact_is_the_default():
+def test_exact_is_the_default_on_the_grid_of_the_total_number_of_records(monkeypatch):
+    """The sum was made of doubles. Above 2**53 its rounding told where the records lie, by the grid of the release."""
     given = {"random_seed": 5, "steps": 99}
-    assert np.array_equal(MECHANISMS[0].sample(COUNTS, **given), MECHANISMS[0].sample(COUNTS, sampler="exact", **given))
-    assert not np.array_equal(MECHANISMS[0].sample(COUNTS), MECHANISMS[0].sample(COUNTS))
-    places = (MECHANISMS[0].sample(COUNTS) * (2 * MECHANISMS[0].default_steps(55) + 4) - 1) / 2
-    np.testing.assert_allclose(places, np.round(places), atol=1e-6)
+    y = MECHANISM.sample(COUNTS, **given)
+    assert np.array_equal(y, MECHANISM.sample(COUNTS, sampler="exact", **given))
+    assert MECHANISM.is_on_grid(y, 99)
+    assert not MECHANISM.is_on_grid(y, None)
+    assert not MECHANISM.is_on_grid(y, 98)
+    y = MECHANISM.sample(COUNTS)
+    assert not np.array_equal(y, MECHANISM.sample(COUNTS))
+    assert MECHANISM.is_on_grid(y, MECHANISM.default_steps(55))
+    asked = []
+    monkeypatch.setattr(DirichletMechanism, "default_steps", lambda _, n_records: asked.append(n_records) or 50)
+    for counts in ([2**53, 1, 1], [2**53 - 1, 1, 2]):
+        DirichletMechanism([1.0, 1.0, 1.0], 1e-12).sample(counts, random_seed=1)
+    assert asked == [2**53 + 2] * 2
 
 
-def test_rows_and_draws_are_independent():
-    mechanism, n = DirichletMechanism(np.ones((2, 3)), 0.1), 5_000
-    y = mechanism.sample(np.full((2, 3), 5), released_draws=n, sampler="fast", random_seed=1)
-    assert y.shape == (n, 2, 3)
-    assert abs(np.corrcoef(y[:, 0, 0], y[:, 1, 0])[0, 1]) < 5 / np.sqrt(n)
-    assert abs(np.corrcoef(y[1:, 0, 0], y[:-1, 0, 0])[0, 1]) < 5 / np.sqrt(n)
-
-
-@pytest.mark.parametrize(
-    "counts",
-    [
-        [-777, 1, 1, 1],
-        [777.5, 1, 1, 1],
-        [np.nan, 777, 1, 1],
-        [np.inf, 777, 1, 1],
-        [777, 1, 1],
-        ["777", "x", 1, 1],
-        [1e300, 777, 1, 1],
-    ],
-)
+@pytest.mark.parametrize("counts", [[-777, 1, 1, 1], [np.nan, 777, 1, 1], [777, 1, 1], ["777", "x", 1, 1]], ids=str)
 def test_bad_counts_are_an_error_that_never_shows_them(counts):
     with pytest.raises(DataError) as caught:
-        MECHANISMS[0].sample(counts)
+        MECHANISM.sample(counts)
     error = caught.value
     while error is not None:
         assert "777" not in str(error) or error.__suppress_context__
         error = error.__cause__
     with pytest.raises(DataError, match="min_count"):
-        MECHANISMS[2].sample([[1, 5], [5, 5]])
+        DirichletMechanism([[2, 1], [5, 9]], 1.5, min_count=2).sample([[1, 5], [5, 5]])
 
 
 @pytest.mark.parametrize(
-    ("alpha", "r", "message"),
+    ("alpha", "r", "options", "message"),
     [
-        *((alpha, 1, "alpha") for alpha in ([], [1, 0], [1, np.nan], [1, np.inf], ["a", "b"], 3)),
-        *(([1, 1], r, "r > 0") for r in (0, -1, np.nan, np.inf, "1", True, None)),
+        *((alpha, 1, {}, "alpha") for alpha in ([], [1, 0], [1, np.nan], [1, np.inf], ["a", "b"], 3)),
+        *(([1, 1], r, {}, "r > 0") for r in (0, -1, np.nan, np.inf, "1", True, None)),
+        *((alpha, 1, {"n_records": 5}, "one row of two categories") for alpha in ([1.0] * 3, [[1.0, 1.0]] * 2)),
+        ([1, 1], 1, {"n_records": 5, "adjacency": "add-remove"}, "one row of two categories"),
+        *(([1, 1], 1, {"n_records": wrong}, "n_records") for wrong in (-1, 1.5, math.nan, 2**54)),
     ],
 )
-def test_bad_parameters(alpha, r, message):
+def test_bad_parameters(alpha, r, options, message):
     with pytest.raises(ArgumentError, match=message):
-        DirichletMechanism(alpha, r)
+        DirichletMechanism(alpha, r, **options)
 
 
 def test_objects_are_frozen_comparable_and_public():
-    mechanism = MECHANISMS[0]
+    mechanism = DirichletMechanism(np.ones(4), 0.3)
     with pytest.raises(dataclasses.FrozenInstanceError):
         mechanism.r = 2.0
     with pytest.raises(ValueError, match="read-only"):
         mechanism.alpha[0] = 9
-    mechanism.sample([7654321, 1, 1, 1])
+    mechanism.sample([7654321, 1, 1, 1], steps=100)
     assert "7654321" not in repr(mechanism)
-    assert mechanism == DirichletMechanism(np.ones(4), 0.3) != DirichletMechanism(np.ones(4), 0.31)
-    changed = dataclasses.replace(mechanism, r=1.0)
+    assert mechanism == MECHANISM != DirichletMechanism(np.ones(4), 0.31)
     # Derived curves follow: nothing is stored that could be left behind.
-    assert changed.renyi(1.5) > mechanism.renyi(1.5)
-
-
-def test_the_steps_follow_from_the_total_number_of_records(monkeypatch):
-    """The sum was made of doubles. Above 2**53 its rounding told where the records lie, by the grid of the release."""
-    asked = []
-    monkeypatch.setattr(DirichletMechanism, "default_steps", lambda _, n_records: asked.append(n_records) or 50)
-    mechanism = DirichletMechanism([1.0, 1.0, 1.0], 1e-12)
-    for counts in ([2**53, 1, 1], [2**53 - 1, 1, 2]):
-        mechanism.sample(counts, random_seed=1)
-    assert asked == [2**53 + 2] * 2
-
-
-def test_a_public_number_of_records_is_for_one_row_of_two_categories():
-    for alpha, adjacency in (([1.0] * 3, "replace-one"), ([[1.0, 1.0]] * 2, "replace-one"), ([1.0, 1.0], "add-remove")):
-        with pytest.raises(ArgumentError, match="one row of two categories"):
-            DirichletMechanism(alpha, 0.1, adjacency=adjacency, n_records=5)
-    for wrong in (-1, 1.5, math.nan, 2**54):
-        with pytest.raises(ArgumentError, match="n_records"):
-            DirichletMechanism([1, 1], 0.1, n_records=wrong)
+    assert dataclasses.replace(mechanism, r=1.0).renyi(1.5) > mechanism.renyi(1.5)
 
 
 def test_counts_have_to_add_up_to_the_public_number_of_records():
@@ -130,52 +104,99 @@ def test_counts_have_to_add_up_to_the_public_number_of_records():
     assert mechanism.public_records(None) == 7
     with pytest.raises(ArgumentError, match="the number of records of the mechanism"):
         mechanism.public_records(8)
-    assert [table.sum() for table in mechanism.worst_neighbours()] == [7, 7]
-    x, y = mechanism.worst_neighbours()
     # The pair attains the bound: the records that stay are where the larger prior is.
-    np.testing.assert_array_equal(np.sort([x, y], axis=0), [[0, 6], [1, 7]])
+    np.testing.assert_array_equal(np.sort(mechanism.worst_neighbours(), axis=0), [[0, 6], [1, 7]])
 
 
 def test_without_a_record_nothing_is_lost():
     mechanism = DirichletMechanism([1.0, 2.0], 0.1, n_records=0)
     assert mechanism.delta(0.0) == mechanism.renyi(3.0) == mechanism.pure_epsilon == 0.0
     # With one record there is no other one, and with many the loss is that of a record that appears or disappears.
-    for guarantee in (mechanism.delta, mechanism.renyi):
-        name = guarantee.__name__
-        one = getattr(DirichletMechanism([1.0, 2.0], 0.1, n_records=1), name)(2.0)
-        assert one == getattr(DirichletMechanism([1.0, 2.0], 0.1), name)(2.0)
-        many = getattr(DirichletMechanism([1.0, 2.0], 0.1, n_records=10**7), name)(2.0)
-        alone = getattr(DirichletMechanism([1.0, 2.0], 0.1, adjacency="add-remove"), name)(2.0)
-        assert many == pytest.approx(alone, rel=1e-4)
-        assert many > alone
-
-
-X, Y = np.array([2.0, 1.0, 4.0]), np.array([1.0, 2.0, 4.0])
+    for name in ("delta", "renyi"):
+        one, any_number, many, alone = (
+            getattr(DirichletMechanism([1.0, 2.0], 0.1, **options), name)(2.0)
+            for options in ({"n_records": 1}, {}, {"n_records": 10**7}, {"adjacency": "add-remove"})
+        )
+        assert one == any_number
+        assert alone < many < alone * (1 + 1e-4)
 
 
 def test_likelihood_ratios_are_those_of_the_densities():
-    mechanism = DirichletMechanism([0.5, 1.0, 2.0], 0.3)
-    draws = mechanism.sample(X, released_draws=20, sampler="fast", random_seed=1)
-    expected = [
-        stats.dirichlet.logpdf(p / p.sum(), mechanism.concentration(X))
-        - stats.dirichlet.logpdf(p / p.sum(), mechanism.concentration(Y))
-        for p in draws
+    x, y, mechanism = np.array([2.0, 1.0, 4.0]), np.array([1.0, 2.0, 4.0]), DirichletMechanism([0.5, 1.0, 2.0], 0.3)
+    draws = mechanism.sample(x, released_draws=20, sampler="fast", random_seed=1)
+    densities = [
+        stats.dirichlet.logpdf((draws / draws.sum(axis=-1)[:, None]).T, mechanism.concentration(of)) for of in (x, y)
     ]
-    np.testing.assert_allclose(mechanism.log_likelihood_ratio(draws, X, Y), expected, rtol=1e-7, atol=1e-9)
+    expected = densities[0] - densities[1]
+    np.testing.assert_allclose(mechanism.log_likelihood_ratio(draws, x, y), expected, rtol=1e-7, atol=1e-9)
     # A component that is zero on a grid counts as half a step, and outputs that no mechanism gives do no harm.
-    assert np.isfinite(mechanism.log_likelihood_ratio(np.array([[0.0, 0.25, 0.75]]), X, Y, floor=0.125)).all()
+    assert np.isfinite(mechanism.log_likelihood_ratio(np.array([[0.0, 0.25, 0.75]]), x, y, floor=0.125)).all()
     strange = np.array([[-1.0, 0.0, 1e100], [0.0, 0.0, 0.0]])
-    assert np.isfinite(mechanism.log_likelihood_ratio(strange, X, Y)).all()
+    assert np.isfinite(mechanism.log_likelihood_ratio(strange, x, y)).all()
 
 
-def test_the_counts_of_an_urn_have_the_distribution_of_the_likelihood_and_lie_on_its_grid():
-    counts, n, grid = np.array([4, 1]), 5_000, positive_frequencies(np.array([[i, 6 - i] for i in range(7)]), 6)
-    mechanism, other = (DirichletMechanism([1.0, 0.5], r) for r in (0.7, 1.0))
-    draws = mechanism.sample(counts, released_draws=n, steps=6, random_seed=5)
-    seen = np.bincount(np.rint(((2 * 6 + 2) * draws[:, 0] - 1) / 2).astype(int), minlength=7)
-    distribution, wrong = (np.exp(one.log_likelihood(grid, counts, steps=6)) for one in (mechanism, other))
-    assert stats.chisquare(seen, n * distribution / distribution.sum()).pvalue > 1e-6
-    assert stats.chisquare(seen, n * wrong / wrong.sum()).pvalue < 1e-6
-    assert mechanism.is_on_grid(draws, 6)
-    assert not mechanism.is_on_grid(draws, None)
-    assert not mechanism.is_on_grid(draws, 7)
+# The worst neighbours.
+
+SURVEY = np.array([[1.0, 3.0, 2.0], [0.5, 5.0, 4.0], [2.0, 2.0, 2.0]])
+
+
+@pytest.mark.parametrize(
+    ("alpha", "contribution", "difference"),
+    [
+        # Records go between the two smallest priors of each block.
+        ([0.4, 2.0, 0.9], Contribution(1), [1, 0, -1]),
+        (SURVEY, Contribution(3, ("each",)), [[3, 0, -3], [3, 0, -3], [3, -3, 0]]),
+        # The two smallest priors lie in two rows.
+        (SURVEY, Contribution(2), [[-2, 0, 0], [2, 0, 0], [0, 0, 0]]),
+        # A person with a row of their own is the one whose row shows most.
+        (SURVEY, Contribution(2, ("own",)), [[0, 0, 0], [2, 0, -2], [0, 0, 0]]),
+    ],
+)
+def test_the_worst_neighbours(alpha, contribution, difference):
+    mechanism = DirichletMechanism(alpha, 0.2, contribution=contribution)
+    x, y = mechanism.worst_neighbours()
+    np.testing.assert_array_equal(x - y, difference)
+    if contribution == Contribution(2):
+        # Both rows are filled: the curve is approached there.
+        assert np.all(np.minimum(x, y)[:2].sum(axis=1) >= 1_000_000)
+    if contribution.axes == ("own",):
+        losses = []
+        for row, priors in enumerate(SURVEY):
+            a, b = np.argsort(priors, kind="stable")[:2]
+            z, w = np.zeros((2, 3, 3))
+            z[row, a], w[row, b] = 2, 2
+            losses.append(mechanism.output_distributions(z, w).renyi(1.0))
+        assert mechanism.output_distributions(x, y).renyi(1.0) == pytest.approx(max(losses), rel=1e-12)
+
+
+@pytest.mark.parametrize("axes", [("each",), ("own",), ("any",), ()])
+def test_under_add_remove_the_records_are_nowhere_in_the_other_data_set(axes):
+    unit = Contribution(2, axes)
+    mechanism = DirichletMechanism(SURVEY, 0.2, contribution=unit, adjacency="add-remove", min_count=3)
+    x, y = mechanism.worst_neighbours()
+    assert np.all(y >= 3)
+    assert np.all(x >= y)
+    assert (x - y).sum() == unit.total(SURVEY.shape)
+    # Each record leaves a cell with the smallest prior of its block.
+    assert (x - y)[1, 0] == (2 if axes != ("own",) or (x - y)[1].any() else 0)
+
+
+def test_noise_takes_the_records_of_each_block():
+    def difference(shape, **options):
+        x, y = GeometricMechanism(np.ones(shape), 1.0, **options).worst_neighbours()
+        return (x - y).tolist()
+
+    assert difference((2, 3), contribution=Contribution(2, ("each",))) == [[2, -2, 0], [2, -2, 0]]
+    assert difference(3, adjacency="add-remove") == [1, 0, 0]
+
+
+def test_blocks_are_all_cells_once():
+    """Oracle: enumeration of the cells, for every assignment of kinds to two row axes."""
+    prior = np.ones((2, 3, 4))
+    for axes in itertools.product(("any", "each", "own"), repeat=2):
+        found = blocks(prior, Contribution(1, axes), lambda *_: 1.0)
+        assert len(found) == Contribution(1, axes).blocks(prior.shape)
+        cells = np.concatenate(found)
+        assert len(np.unique(cells)) == len(cells)
+        share = np.prod([n for axis, n in zip(axes, (2, 3), strict=True) if axis == "own"], initial=1)
+        assert len(cells) == prior.size / share

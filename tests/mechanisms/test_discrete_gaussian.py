@@ -1,6 +1,5 @@
 """Discrete Gaussian noise: calibration, exact draws, several records of a person."""
 
-import itertools
 import math
 from fractions import Fraction
 
@@ -44,19 +43,14 @@ def test_the_variance_that_is_used_is_a_double_and_not_below_the_one_asked_for()
 
 
 def long_delta(s, cells, epsilon):
-    """An oracle for many targets: 64 bits of mantissa, by the difference of both tails over all of both cells."""
-    wide = np.longdouble
-    reach = int(14 * math.sqrt(cells * s)) + 4
-    j = np.arange(-reach, reach + 1)
-    if cells == 1:
-        weights = np.exp(-(j.astype(wide) ** 2) / (2 * wide(s)))
-    else:
-        k = np.arange(-40, 41)
-        parity = [np.exp(-((k.astype(wide) - b) ** 2) / wide(s)).sum() for b in (wide(0), wide(0.5))]
-        # From s = 8 on the two differ by less than exp(-80).
-        weights = np.exp(-(j.astype(wide) ** 2) / (4 * wide(s))) * (np.where(j % 2 == 0, *parity) if s < 8 else wide(1))
-    weights /= weights.sum()
-    excess = np.maximum((cells + 2 * j.astype(wide)) / (2 * wide(s)) - wide(epsilon), 0)
+    """An oracle for many targets: 64 bits of mantissa, from the sum of the noise of both cells."""
+    reach = int(10 * math.sqrt(s)) + 4
+    k = np.arange(-reach, reach + 1).astype(np.longdouble)
+    weights = np.exp(-(k**2) / (2 * np.longdouble(s)))
+    weights, j = weights / weights.sum(), k
+    if cells == 2:
+        weights, j = np.convolve(weights, weights), np.arange(-2 * reach, 2 * reach + 1).astype(np.longdouble)
+    excess = np.maximum((cells + 2 * j) / (2 * np.longdouble(s)) - np.longdouble(epsilon), 0)
     return float((weights * -np.expm1(-excess)).sum())
 
 
@@ -64,7 +58,7 @@ def long_delta(s, cells, epsilon):
 def test_random_targets_are_calibrated_on_the_safe_side():
     """Epsilon from 1e-4 to 100 and delta from 1e-12 to 0.5, half of them under either adjacency."""
     rng, checked = np.random.default_rng(1), 0
-    for adjacency, cells in (("replace-one", 2), ("add-remove", 1)) * 60:
+    for adjacency, cells in (("replace-one", 2), ("add-remove", 1)) * 20:
         target = ApproxDP(epsilon=10 ** rng.uniform(-4, 2), delta=10 ** rng.uniform(-12, -0.3))
         mechanism = DiscreteGaussianMechanism.for_guarantee(target, prior=[1, 1], adjacency=adjacency)
         assert mechanism.satisfies(target)
@@ -77,7 +71,7 @@ def test_random_targets_are_calibrated_on_the_safe_side():
         else:
             # The true value lies within a few 1e-6 of the continuous one.
             assert mechanism.delta(target.epsilon) > target.delta * (1 - 1e-8)
-    assert checked > 60
+    assert checked > 20
 
 
 def test_delta_rises_with_sigma_somewhere_and_calibration_knows():
@@ -104,41 +98,6 @@ def test_what_no_sigma_keeps():
         assert DiscreteGaussianMechanism.for_guarantee(loose, prior=[1, 1]).satisfies(loose)
     tiny = ApproxDP(epsilon=1e-25, delta=1e-300)
     assert DiscreteGaussianMechanism.for_guarantee(tiny, prior=[1, 1]).satisfies(tiny)
-
-
-def partitions(m, largest=None):
-    if m == 0:
-        yield ()
-        return
-    for first in range(min(m, largest or m), 0, -1):
-        for rest in partitions(m - first, first):
-            yield (first, *rest)
-
-
-@pytest.mark.parametrize(("records", "sigma"), [(2, 0.4), (3, 1.0), (2, 10.0), (4, 3.0)])
-def test_several_records_against_all_partitions_of_gains_and_losses(records, sigma):
-    mechanism = DiscreteGaussianMechanism(np.ones(2 * records), sigma, contribution=records)
-    s = float(mechanism.variance)
-    k = np.arange(-math.ceil(14 * sigma) - 3, math.ceil(14 * sigma) + 4)
-    p = np.exp(-(k**2) / (2 * s))
-    worst = dict.fromkeys((0.0, 0.5, 2.0, 5.0), 0.0)
-    for gains, losses in itertools.product(partitions(records), repeat=2):
-        shifts = [*gains, *losses]
-        distribution = np.ones(1)
-        for shift in shifts:
-            spread = np.zeros(shift * (len(k) - 1) + 1)
-            spread[::shift] = p / p.sum()
-            distribution = np.convolve(distribution, spread)
-        t = np.arange(len(distribution)) - len(distribution) // 2
-        loss = (sum(shift**2 for shift in shifts) + 2 * t) / (2 * s)
-        for epsilon in worst:
-            delta = math.fsum(distribution * -np.expm1(-np.maximum(loss - epsilon, 0)))
-            worst[epsilon] = max(worst[epsilon], delta)
-    for epsilon, reached in worst.items():
-        assert reached <= mechanism.delta(epsilon) * (1 + 1e-11)
-        assert mechanism.delta(epsilon) <= max(4 * reached, 1e-20)
-        # If all records in one cell were not counted as such, the claim would be false.
-        assert reached > DiscreteGaussianMechanism(np.ones(2), sigma).delta(epsilon) or reached > 0.999
 
 
 def test_noise_of_any_size_is_added_to_whole_counts_and_rounded_once():

@@ -1,18 +1,21 @@
-"""Two-sided geometric noise: its size, and how far the noise of some cells goes."""
+"""Geometric noise, also that adds up to 0: moments, the linear programme, releases of blocks, and extreme scales."""
 
+import itertools
 import math
+from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
 import pytest
+from least_error import least_error
+from scipy.special import rel_entr
 
-from pymc_dirdp.mechanisms.geometric import Geometric, GeometricMechanism
-
-
-def test_it_is_less_noisy_than_laplace_noise_of_its_scale_and_loses_as_much():
-    geometric = GeometricMechanism(np.ones(3), 2.0)
-    assert geometric.pure_epsilon == 2 / 2.0
-    assert geometric.noise_sd < math.sqrt(2) * 2.0
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.rows import RowPosterior
+from pymc_dirdp.mechanisms.geometric import Geometric, GeometricMechanism, ZeroSumGeometricMechanism
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
+from pymc_dirdp.privacy.people import Contribution
 
 
 @pytest.mark.parametrize(("scale", "cells"), [(0.2, 3), (1.5, 1)])
@@ -32,3 +35,124 @@ def test_the_noise_of_some_cells_goes_no_further_than_is_looked(scale, cells):
             }
         beyond += mp.fsum(p for z, p in distribution.items() if abs(z) > reach)
         assert beyond < 2 * mp.exp(-60)
+
+
+# Noise that adds up to 0.
+
+
+def listed(cells, reach):
+    """All integers within reach that add up to 0."""
+    some = itertools.product(range(-reach, reach + 1), repeat=cells - 1)
+    return np.array([(*z, -sum(z)) for z in some])
+
+
+# LIMIT, section 6: the variance of a cell over that of independent noise at the same pure epsilon.
+RATIOS = {(1, 2): 0.235, (1, 4): 0.514, (1, 50): 0.950, (3, 2): 0.149, (3, 4): 0.400, (3, 50): 0.938}
+
+
+@pytest.mark.parametrize(("epsilon", "cells"), RATIOS)
+def test_variance_over_that_of_independent_noise(epsilon, cells):
+    ours, theirs = (
+        kind.for_guarantee(PureDP(epsilon=epsilon), prior=np.ones(cells))
+        for kind in (ZeroSumGeometricMechanism, GeometricMechanism)
+    )
+    assert ours.scale == theirs.scale == pytest.approx(2 / epsilon, rel=1e-9)
+    assert (ours.noise_sd / theirs.noise_sd) ** 2 == pytest.approx(RATIOS[epsilon, cells], abs=6e-4)
+
+
+@pytest.mark.parametrize(("cells", "scale", "reach"), [(2, 0.1, 20), (2, 4.0, 150), (3, 1.3, 40), (4, 0.6, 14)])
+def test_the_likelihood_is_a_distribution_with_the_stated_moments(cells, scale, reach):
+    mechanism, z = ZeroSumGeometricMechanism(np.ones(cells), scale), listed(cells, reach)
+    distribution = np.exp(mechanism.log_likelihood(z + 3.0, np.full(cells, 3.0)))
+    assert distribution.sum() == pytest.approx(1, rel=1e-9)
+    # The covariance of independent noise with the free variance, given its sum.
+    covariance = (z.T * distribution) @ z
+    free = mechanism.noise.free_variance * (np.eye(cells) - 1 / cells)
+    np.testing.assert_allclose(covariance, free, rtol=1e-8, atol=1e-12)
+    assert mechanism.noise_sd**2 == pytest.approx(covariance[0, 0], rel=1e-8)
+    assert mechanism.log_likelihood(z[0] + np.eye(cells)[0], np.zeros(cells)) == -math.inf
+    assert Geometric(scale).free_variance == Geometric(scale).sd ** 2
+
+
+def test_two_cells_with_estimate_are_the_optimum_of_all_mechanisms():
+    """No mechanism whatever errs less, for ten records and a flat prior."""
+    mechanism, n, x = ZeroSumGeometricMechanism.for_guarantee(PureDP(epsilon=1.0), prior=[1.0, 1.0]), 10, np.arange(11)
+    reached = 0.0
+    for first in range(-25, n + 26):
+        (row,) = mechanism.row_likelihoods(np.array([first, n - first], dtype=float))
+        mean = RowPosterior(alpha=[1.0, 1.0], total=n, log_likelihood=row.cell_loglik).means[0] / n
+        weights = np.exp(mechanism.log_likelihood([first, n - first], np.stack([x, n - x], axis=1))) / (n + 1)
+        reached += weights @ (rel_entr(x / n, mean) + rel_entr(1 - x / n, 1 - mean))
+    # The optimum as it was computed before, from outputs on a grid.
+    assert reached == pytest.approx(0.048812, abs=6e-7)
+    assert reached == pytest.approx(least_error(1.0, 0.0, [1, 1], n), rel=1e-5)
+
+
+@pytest.mark.parametrize("sampler", ["exact", "fast"])
+@pytest.mark.parametrize(
+    ("shape", "unit", "summed"),
+    [
+        ((3, 2), 2, (0, 1)),
+        ((4, 3, 2), Contribution(1, ("any", "each")), (0, 2)),
+        ((4, 3, 2), Contribution(1, ("own", "each")), (2,)),
+    ],
+    ids=str,
+)
+def test_the_noise_of_each_block_adds_up_to_0(shape, unit, summed, sampler):
+    mechanism = ZeroSumGeometricMechanism(np.ones(shape), 3.0, contribution=unit)
+    counts = np.arange(math.prod(shape)).reshape(shape)
+    noisy = mechanism.release(counts, sampler=sampler, random_seed=5)
+    np.testing.assert_array_equal(mechanism.release(counts, sampler=sampler, random_seed=5), noisy)
+    assert np.any(mechanism.release(counts, sampler=sampler) != noisy)
+    many = mechanism.releases(counts.astype(float), 40, sampler=sampler, random_seed=6)
+    np.testing.assert_array_equal(noisy.sum(axis=summed), counts.sum(axis=summed))
+    np.testing.assert_array_equal(many.sum(axis=tuple(axis + 1 for axis in summed)), [counts.sum(axis=summed)] * 40)
+    assert np.all(np.any(many != counts, axis=0))
+    assert (many - counts).std() == pytest.approx(mechanism.noise_sd, rel=0.5)
+    assert mechanism.pure_epsilon == pytest.approx(2 * Contribution.of(unit).total(shape) / 3)
+    totals = mechanism.published_totals(noisy)
+    assert sorted(total for _, total in totals) == sorted(np.ravel(counts.sum(axis=summed)).tolist())
+    for rows, total in totals:
+        assert counts.reshape(-1, shape[-1])[rows].sum() == total
+    assert mechanism.log_likelihood(noisy, counts) > -math.inf
+    assert mechanism.log_likelihood(noisy, counts[..., ::-1] * 2) == -math.inf
+
+
+def test_many_blocks_are_a_composition():
+    target, unit = ApproxDP(epsilon=1, delta=1e-6), Contribution(1, ("each",))
+    many, few = (
+        ZeroSumGeometricMechanism.for_guarantee(target, prior=np.ones((blocks, 2)), contribution=unit)
+        for blocks in (2500, 2000)
+    )
+    assert isinstance(many._curves, Composition)
+    assert many.scale / few.scale == pytest.approx(math.sqrt(2500 / 2000), rel=2e-3)
+    assert Fraction(many.pure_epsilon) >= 5000 / Fraction(many.scale)
+
+
+@pytest.mark.parametrize("scale", [2.0**-1000, 2.0**980, 1e-3, 1e12])
+def test_extreme_scales(scale):
+    mechanism = ZeroSumGeometricMechanism(np.ones(5), scale)
+    assert 0 <= mechanism.noise_sd < math.inf
+    assert Fraction(mechanism.pure_epsilon) >= 2 / Fraction(mechanism.scale)
+    assert 0 <= mechanism.delta(0.5) <= 1
+    assert math.isfinite(mechanism.log_likelihood(np.zeros(5), np.zeros(5)))
+    noisy = mechanism.release(np.full(5, 7))
+    assert abs(noisy.sum() - 35) <= 1e-12 * np.abs(noisy).sum()
+
+
+def test_the_distributions_that_audits_look_at_and_what_is_refused():
+    mechanism, z = ZeroSumGeometricMechanism(np.ones(3), 3.0), listed(3, 55)
+    mass = np.exp(-np.abs(z).sum(axis=1) / mechanism.scale)
+    loss = (np.abs(z + [2, -1, -1]).sum(axis=1) - np.abs(z).sum(axis=1)) / mechanism.scale
+    found = mechanism.output_distributions(np.array([2.0, 0, 0]), np.array([0.0, 1, 1]))
+    assert found.delta(0.3) == pytest.approx(mass @ np.maximum(-np.expm1(0.3 - loss), 0) / mass.sum(), rel=1e-8)
+    with pytest.raises(ArgumentError, match="same number of records"):
+        mechanism.output_distributions(np.array([1.0, 0, 0]), np.zeros(3))
+    with pytest.raises(ArgumentError, match="too many cells"):
+        ZeroSumGeometricMechanism([1.0, 1.0], 1e12).output_distributions(np.array([1.0, 0]), np.array([0.0, 1]))
+    with pytest.raises(ArgumentError, match="Use GeometricMechanism"):
+        ZeroSumGeometricMechanism([1.0, 1.0], 2.0, adjacency="add-remove")
+    # Clipping noise of a larger scale would change what it adds up to.
+    for scale in (1e-305, 2.0**990):
+        with pytest.raises(ArgumentError, match=r"scale.*between"):
+            ZeroSumGeometricMechanism([1.0, 1.0], scale)

@@ -51,28 +51,24 @@ def test_an_output_is_read_back_from_its_facts_and_can_come_from_its_mechanism(m
         mechanism.read_output({name: [1.0] for name in output.to_dict()}, "p", n=draws, of_success=False)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS[1:], ids=lambda one: type(one).__name__)
-def test_noisy_counts_that_are_no_integers_are_off_the_exact_grid(mechanism):
-    output = mechanism.draw(TABLE, 1, sampler="exact", random_seed=7, n_records=80)
-    assert list(mechanism.problems(output, "exact", 80)) == []
-    for name, values in output.published.items():
-        changed = values.copy()
-        changed.flat[0] += 0.5
-        facts = output.to_dict() | {name: changed.tolist()}
-        back = mechanism.read_output(facts, "p", n=1, of_success=False)
-        problems = list(mechanism.problems(back, "exact", 80))
-        assert "a number is not on the grid of the exact sampler" in problems
-
-
-def test_totals_that_are_public_have_to_add_up():
-    for mechanism in (MECHANISMS[2], MECHANISMS[4], TruncatedNoiseMechanism([1, 1, 1], n_records=80, scale=2.0)):
-        counts = TABLE if len(mechanism.shape) == 2 else TABLE.sum(axis=0)
-        output = mechanism.draw(counts, 1, sampler="exact", random_seed=3, n_records=80)
+def test_what_an_exact_sampler_cannot_have_published():
+    """Numbers off its grid, and totals that are public and do not add up."""
+    last = TruncatedNoiseMechanism([1, 1, 1], n_records=80, scale=2.0)
+    for mechanism in (*MECHANISMS[1:], last):
+        counts = TABLE.sum(axis=0) if mechanism is last else TABLE
+        output = mechanism.draw(counts, 1, sampler="exact", random_seed=7, n_records=80)
         assert list(mechanism.problems(output, "exact", 80)) == []
-        assert any("add up to the number of records" in one for one in mechanism.problems(output, "fast", 81))
-    # Noise that is independent in each cell adds up to anything.
-    output = MECHANISMS[1].draw(TABLE, 1, sampler="exact", random_seed=3, n_records=80)
-    assert list(MECHANISMS[1].problems(output, "exact", 81)) == []
+        adds_up = any("add up to the number of records" in one for one in mechanism.problems(output, "exact", 81))
+        # Noise that is independent in each cell adds up to anything.
+        assert adds_up == ("ZeroSum" in type(mechanism).__name__ or mechanism is last)
+        if mechanism is last:
+            break
+        for name, values in output.published.items():
+            changed = values.copy()
+            changed.flat[0] += 0.5
+            facts = output.to_dict() | {name: changed.tolist()}
+            back = mechanism.read_output(facts, "p", n=1, of_success=False)
+            assert "a number is not on the grid of the exact sampler" in mechanism.problems(back, "exact", 80)
 
 
 @pytest.mark.parametrize(

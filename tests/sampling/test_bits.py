@@ -1,16 +1,24 @@
-"""Random words: where they come from, and that each is handed out once."""
+"""Random words: where they come from, that each is handed out once, and what is drawn from them.
+
+Numbers below a limit are enumerated by words of a few bits in `test_all_words.py`.
+"""
 
 import copy
 import math
 import os
 import pickle
 import random
+import sys
+from fractions import Fraction
+from importlib.machinery import PathFinder
 
 import numpy as np
 import pytest
 
-from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling import bits as module
+from pymc_dirdp.sampling.bits import Bits, children, chosen, generator, randomness
 from pymc_dirdp.sampling.exact import urn
+from tests.oracles import distribution
 
 
 def take(bits, count):
@@ -40,39 +48,6 @@ def test_the_default_source_is_the_operating_system(monkeypatch):
     calls = len(asked)
     urn([[1, 1]], 0, steps=10, draws=1, bits=Bits())
     assert len(asked) == calls + 1
-
-
-class Written(Bits):
-    """Words that are written down; the answers of `uniforms` are their leading bits."""
-
-    def __init__(self, *words, size):
-        super().__init__()
-        # Half words stand side by side, in the order of the machine.
-        self._words = np.array(words, dtype=f"u{size // 8}").view(np.uint64)
-
-    def ahead(self, least=1):
-        assert self._words.size - self._spent >= least
-        return self._words[self._spent :]
-
-
-@pytest.mark.parametrize(("size", "other"), [(32, 2**32), (64, 2**40)])
-def test_many_uniforms_by_every_word(size, other):
-    """Every word of four bits in front, for every limit: each number as often as the others, or drawn again."""
-    for limit in range(1, 17):
-        length = max(1, (limit - 1).bit_length())
-        for word in range(16):
-            leading = word >> 4 - length
-            # What is drawn again finds a word of zeros.
-            bits = Written(word << size - 4, 2**size - 1, 0, 0, size=size)
-            values = bits.uniforms(np.array([limit, other]))
-            assert values.tolist() == [leading if leading < limit else 0, other - 1]
-
-
-def test_only_what_is_not_below_its_limit_is_drawn_again():
-    """As often as it takes, and no word is used twice or passed over."""
-    bits = Written(5 << 61, 7 << 61, 6 << 61, 2**64 - 1, 7 << 61, 4 << 61, 6 << 61, size=64)
-    assert bits.uniforms(np.array([6, 7, 5, 2**40])).tolist() == [5, 6, 4, 2**40 - 1]
-    assert bits._spent == 7
 
 
 @pytest.mark.parametrize("seed", [lambda: 7, lambda: np.random.SeedSequence(7), lambda: np.random.default_rng(7)])
@@ -124,56 +99,55 @@ def test_a_forked_process_takes_fresh_words(seed):
 
 
 class Given(Bits):
-    """These words and no others."""
+    """These words of 64 bits, or half words side by side in the order of the machine, and no others."""
 
-    def __init__(self, words):
+    def __init__(self, *words, size=64):
         super().__init__(0)
-        self._words = np.array(words, dtype=np.uint64)
+        self._words = np.array(words, dtype=f"u{size // 8}").view(np.uint64)
 
     def ahead(self, least=1):
-        if self._words.size - self._spent < least:
-            raise EOFError
+        assert self._words.size - self._spent >= least
         return self._words[self._spent :]
 
 
-def uniform_of(words, n):
-    """The number made of these words, and how many of them it took; None if they were not enough."""
-    bits = Given(words)
-    try:
-        value = bits.uniform(n)
-    except EOFError:
-        return None, len(words)
-    return value, bits._spent
-
-
-def test_each_number_has_as_many_words():
-    """All words of six bits: each number below n comes from as many of them, and all others are thrown away."""
-    for n in range(1, 65):
-        values = [uniform_of([word << 58 | 12345], n)[0] for word in range(64)]
-        share = 64 >> (n - 1).bit_length()
-        assert sorted(v for v in values if v is not None) == sorted(list(range(n)) * share)
-
-
-@pytest.mark.parametrize("n", [2**63 + 1, 2**64 - 1, 2**64 + 1, 3 * 2**100, 10**90])
-def test_the_first_number_that_is_none_is_thrown_away(n):
+@pytest.mark.parametrize("n", [2, 3, 6, 64, 2**63 + 1, 2**64 - 1, 2**64, 2**64 + 1, 3 * 2**100, 2**128, 10**90])
+def test_the_largest_number_below_a_limit_and_the_next_one(n):
+    """The leading bits of the words are the number; what is not below the limit is drawn again."""
     length = (n - 1).bit_length()
     count = -(-length // 64)
 
     def words_of(value):
-        whole = value << 64 * count - length
+        # The bits that are not read are ones.
+        whole = (value + 1 << 64 * count - length) - 1
         return [whole >> 64 * (count - 1 - i) & 2**64 - 1 for i in range(count)]
 
-    assert uniform_of(words_of(n - 1), n) == (n - 1, count)
-    assert uniform_of([*words_of(n), *words_of(5)], n) == (5, 2 * count)
+    for first in (0, 1, n // 2, n - 1):
+        bits = Given(*words_of(first))
+        assert (bits.uniform(n), bits._spent) == (first, count)
+    if n < 2**length:
+        bits = Given(*words_of(n), *words_of(2**length - 1), *words_of(1))
+        assert (bits.uniform(n), bits._spent) == (1, 3 * count)
+    assert Given().uniform(1) == 0
 
 
-def test_the_ends_are_reached():
-    for n in (2, 3, 2**40 + 1, 2**64, 2**70):
-        count = math.ceil((n - 1).bit_length() / 64)
-        assert uniform_of([0] * count, n)[0] == 0
-    assert uniform_of([2**64 - 1] * 2, 2**128) == (2**128 - 1, 2)
-    assert uniform_of([2**64 - 1, 0], 3) == (0, 2)
-    assert uniform_of([], 1) == (0, 0)
+@pytest.mark.parametrize(("size", "other"), [(32, 2**32), (64, 2**40)])
+def test_many_uniforms_by_every_word(size, other):
+    """Every word of four bits in front, for every limit: each number as often as the others, or drawn again."""
+    for limit in range(1, 17):
+        length = max(1, (limit - 1).bit_length())
+        for word in range(16):
+            leading = word >> 4 - length
+            # What is drawn again finds a word of zeros.
+            bits = Given(word << size - 4, 2**size - 1, 0, 0, size=size)
+            values = bits.uniforms(np.array([limit, other]))
+            assert values.tolist() == [leading if leading < limit else 0, other - 1]
+
+
+def test_only_what_is_not_below_its_limit_is_drawn_again():
+    """As often as it takes, and no word is used twice or passed over."""
+    bits = Given(5 << 61, 7 << 61, 6 << 61, 2**64 - 1, 7 << 61, 4 << 61, 6 << 61)
+    assert bits.uniforms(np.array([6, 7, 5, 2**40])).tolist() == [5, 6, 4, 2**40 - 1]
+    assert bits._spent == 7
 
 
 def test_both_ways_of_taking_words_share_one_stream():
@@ -192,3 +166,109 @@ def test_both_ways_of_taking_words_share_one_stream():
             seen += ahead[:used].tolist()
             mixed.spend(used)
     assert seen == whole[: len(seen)]
+
+
+# The exponential mechanism.
+
+
+class AgainError(Exception):
+    """A proposal was rejected."""
+
+
+@pytest.mark.parametrize(
+    ("scores", "scale"),
+    [
+        ([0, 1, 3], Fraction(2)),
+        ([5, 5], Fraction(1, 3)),
+        ([-4, 0, -1, -1], Fraction(3, 2)),
+        ([7], Fraction(1)),
+        ([10**30, 10**30 - 1], Fraction(1)),
+    ],
+)
+def test_every_choice_has_its_probability(scores, scale, monkeypatch):
+    """By all choices; the coin is one of them, see `test_discrete_noise.py`. What is rejected ends the draw."""
+
+    def coin(uniform, a, b):
+        assert 0 <= a <= b
+        return uniform.__self__.coin(Fraction(math.exp(-a / b)))
+
+    def only_once(uniform, a, b, accepted=module._accepted):
+        if not accepted(uniform, a, b):
+            raise AgainError
+        return True
+
+    def run(tape):
+        try:
+            return chosen(scores, scale, tape)
+        except AgainError:
+            return "again"
+
+    monkeypatch.setattr(module, "exponential_coin", coin)
+    monkeypatch.setattr(module, "_accepted", only_once)
+    found, _ = distribution(run, left=Fraction(1, 10**9))
+    kept = 1 - found.pop("again", 0)
+    weights = [math.exp((score - max(scores)) / scale) for score in scores]
+    shares = [float(found[position] / kept) for position in range(len(scores))]
+    np.testing.assert_allclose(shares, np.array(weights) / sum(weights), rtol=1e-6)
+
+
+def test_far_scores_are_never_chosen_and_cost_no_time():
+    bits = Bits()
+    assert all(chosen([0, -(10**400), 10**9], Fraction(1, 10**6), bits) == 2 for _ in range(100))
+    assert {chosen([3] * 4, Fraction(10**40), bits) for _ in range(100)} == {0, 1, 2, 3}
+    assert [chosen([0, 1, 2], Fraction(1), Bits(9)) for _ in range(3)] == [chosen([0, 1, 2], Fraction(1), Bits(9))] * 3
+
+
+# The generator of fast draws: AES in counter mode, and the words that say so.
+
+
+def test_it_is_aes_with_a_key_and_a_counter_of_the_operating_system(monkeypatch):
+    """The example of FIPS 197, appendix C.1: the first block of the stream is the encrypted counter."""
+    key = int.from_bytes(bytes(range(16)), "little")
+    plain = int.from_bytes(bytes.fromhex("00112233445566778899aabbccddeeff"), "little")
+    block = module._aes(key, plain).bit_generator.random_raw(2).astype("<u8").tobytes()
+    assert block.hex() == "69c4e0d86a7b0430d8cdb78070b4c55a"
+    asked = []
+    monkeypatch.setattr(module.secrets, "randbits", lambda count: asked.append(count) or 2**count - 2 - len(asked))
+    state = generator().bit_generator.state["s"]
+    assert asked == [128, 128]
+    assert state["seed"][:2].tolist() == [2**64 - 3, 2**64 - 1]
+    assert state["counter"][:2].tolist() == [2**64 - 4, 2**64 - 1]
+
+
+def test_what_a_release_says_of_its_bits():
+    assert type(generator().bit_generator).__name__ == "AESCounter"
+    assert randomness(None, sampler="fast") == "AES-128-CTR keyed by the operating system"
+    assert randomness(None, sampler="exact") == "operating system"
+    for seed in (0, 5, np.random.SeedSequence(1), np.random.default_rng(1)):
+        assert randomness(seed, sampler="fast") == randomness(seed, sampler="exact") == "seed"
+    assert isinstance(generator(3).bit_generator, np.random.PCG64)
+    assert generator(3).random() == np.random.default_rng(3).random()
+    rng = np.random.default_rng(1)
+    assert generator(rng) is rng
+
+
+def test_without_the_package_a_release_says_that_too(monkeypatch):
+    """As if the optional package were not installed."""
+    with monkeypatch.context() as patched:
+        patched.setattr(PathFinder, "find_spec", lambda name, *rest: None)
+        patched.delitem(sys.modules, "randomgen", raising=False)
+        module._has_aes.cache_clear()
+        assert isinstance(generator().bit_generator, np.random.PCG64)
+        assert randomness(None, sampler="fast").startswith("PCG64")
+        assert "can be recovered" in randomness(None, sampler="fast")
+        assert randomness(None, sampler="exact") == "operating system"
+    module._has_aes.cache_clear()
+
+
+@pytest.mark.parametrize("make", [generator, lambda: generator(7), lambda: np.random.Generator(np.random.MT19937(2))])
+def test_children_differ_from_each_other_and_from_their_parent(make):
+    rng = make()
+    family = [*children(rng, 3), *children(rng, 2), rng]
+    assert len({int(member.integers(2**63)) for member in family}) == 6
+    if type(rng.bit_generator).__name__ == "AESCounter":
+        assert {type(child.bit_generator) for child in family} == {type(rng.bit_generator)}
+        for part in ("seed", "counter"):
+            assert len({child.bit_generator.state["s"][part][:2].tobytes() for child in children(rng, 50)}) == 50
+    one, other = np.random.default_rng(4), np.random.default_rng(4)
+    assert [child.random() for child in children(one, 3)] == [child.random() for child in children(other, 3)]

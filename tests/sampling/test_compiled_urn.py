@@ -1,26 +1,18 @@
-"""The urn in jumps: its comparisons against real numbers, its parts against their distributions, and draws of rows."""
+"""The compiled urn in jumps: its comparisons against real numbers, draws of rows, and how its work is divided.
 
-import itertools
+`test_all_words.py` enumerates its parts by words of a few bits.
+"""
+
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import betabinom, chisquare, dirichlet_multinomial
+from scipy.stats import betabinom, chisquare
 
 from pymc_dirdp.sampling import compiled_urn, exact
 from pymc_dirdp.sampling.bits import Bits, compiled
-from pymc_dirdp.sampling.compiled_urn import (
-    _add_up,
-    _below,
-    _category,
-    _under,
-    urns_in_jumps,
-)
-
-
-def source(seed, size=2**17):
-    return np.frombuffer(np.random.default_rng(seed).bytes(size), dtype=np.uint8)
+from pymc_dirdp.sampling.compiled_urn import _below, _under, urns_in_jumps
 
 
 def fits(seen, pmf):
@@ -64,62 +56,28 @@ def digits_of(number, last):
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_a_number_below_a_limit_is_a_real_number_times_it_rounded_down(limit, both_ways):
-    """However many bytes it takes: those that decide at last are digits of the same number. So is a coin."""
-    data = source(limit)
+    """However many bytes it takes: those that decide at last are digits of the same number. So is a coin.
+
+    Also numbers so near `k / limit` that no cell of a few bytes tells on which side they are.
+    """
+    rng = np.random.default_rng(limit)
+    data = np.frombuffer(rng.bytes(2**13), dtype=np.uint8)
     for below, under in zip(both_ways[_below], both_ways[_under], strict=True):
         at = 0
-        for part in [0, 1, limit // 3, limit - 1, limit] * 60:
+        for part in [0, 1, limit // 3, limit - 1, limit] * 12:
             value, end = below(data, at, limit)
             assert value == math.floor(real(data, at) * limit)
             answer, at = under(data, end, part, limit)
             assert answer == (real(data, end) * limit < part)
-
-
-@pytest.mark.parametrize("limit", LIMITS)
-def test_a_number_next_to_the_edge_of_two_integers_falls_on_its_own_side(limit, both_ways):
-    """Numbers so near `k / limit` that no cell of a few bytes tells on which side they are."""
-    rng = np.random.default_rng(limit)
-    edges = {1, 2, limit // 2, limit - 1, *rng.integers(1, limit, size=40, endpoint=True).tolist()}
+    edges = {1, 2, limit // 2, limit - 1, *rng.integers(1, limit, size=20, endpoint=True).tolist()}
     for k in sorted(edge for edge in edges if 0 < edge < limit):
         # Twelve digits are not above the edge: with 0 behind them they stay below it unless they are all of it.
-        for data in (digits_of(Fraction(k, limit), 0), digits_of(Fraction(k, limit) + Fraction(1, 256**12), 1)):
-            exact = math.floor(real(data, 0) * limit)
-            assert exact in (k - 1, k)
+        for near in (digits_of(Fraction(k, limit), 0), digits_of(Fraction(k, limit) + Fraction(1, 256**12), 1)):
+            value = math.floor(real(near, 0) * limit)
+            assert value in (k - 1, k)
             for below, under in zip(both_ways[_below], both_ways[_under], strict=True):
-                assert below(data, 0, limit)[0] == exact
-                assert under(data, 0, k, limit)[0] == (exact < k)
-
-
-def test_a_category_is_the_first_whose_sum_of_fractions_is_above_a_real_number():
-    """Sums by Python's integers, of which the last has its first digit anywhere; numbers on a sum, too."""
-    rng, hits, firsts = np.random.default_rng(5), 0, set()
-    for _ in range(1000):
-        size, d = int(rng.integers(1, 4)), int(rng.integers(1, 7))
-        fractions = rng.choice(np.array([0, 0, 1, 128, 255], dtype=np.uint8), size=(d, size))
-        fractions[:, : rng.integers(0, size)] = 0
-        row, sums = rng.permutation(d), np.zeros((d, size + 1), dtype=np.int64)
-        first = _add_up(fractions, row, sums)
-        exact = np.cumsum([int.from_bytes(fractions[k].tobytes()) for k in row])
-        assert exact.tolist() == [sum(int(one) << 8 * (size - i) for i, one in enumerate(total)) for total in sums]
-        assert first == next((i for i in range(size + 1) if exact[-1] >> 8 * (size - i)), size + 1)
-        if first > size:
-            continue
-        firsts.add(first)
-        for start in {0, first}:
-            data = source(int(rng.integers(2**32)), 64).copy()
-            head, at = _below(data, 0, int(sums[-1, start]) + 1)
-            same = np.flatnonzero(sums[:, start] == head)
-            if len(same):
-                # The digits of a sum behind the first.
-                data[at : at + size - start] = sums[rng.choice(same), start + 1 :]
-            number = int.from_bytes(data[at : at + size - start].tobytes()) + (head << 8 * (size - start))
-            hits += number in exact
-            above = np.flatnonzero(exact > number)
-            k, end = _category(data, 0, sums, start)
-            assert k == (above[0] if len(above) else -1)
-            assert at <= end <= at + size - start
-    assert hits > 300
-    assert firsts == {0, 1, 2, 3}
+                assert below(near, 0, limit)[0] == value
+                assert under(near, 0, k, limit)[0] == (value < k)
 
 
 def drawn(weights, digits, steps, draws, bits):
@@ -132,41 +90,38 @@ def drawn(weights, digits, steps, draws, bits):
     return counts.reshape(len(table), draws, -1)
 
 
-CASES = {
-    "both": ([[37, 5, 20]], 4, 5),
-    "an empty place": ([[16, 3, 0]], 4, 6),
-    "more digits than a word": ([[3 * 2**90 + 5, 2**88, 2**91 - 1]], 90, 6),
-    "as many atoms as steps": ([[5, 4, 4]], 1, 6),
-}
+@pytest.fixture
+def threads(monkeypatch):
+    """Work is divided among the parts of three cores. The bits of the parts, which have seeds."""
+    made = []
+
+    def seeded():
+        made.append(Bits(1000 + len(made)))
+        return made[-1]
+
+    monkeypatch.setattr(compiled_urn.os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(compiled_urn, "Bits", seeded)
+    return made
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_all_tables_of_an_urn(name):
-    """Chi-square over all tables; the same call rejects weights that are 20 % off, or the next category's."""
-    weights, digits, steps = CASES[name]
-    counts = drawn(weights, digits, steps, 20_000, Bits(sum(map(ord, name))))[0]
-    tables = np.array([t for t in itertools.product(range(steps + 1), repeat=3) if sum(t) == steps])
-    place = {tuple(t): i for i, t in enumerate(tables.tolist())}
-    seen = np.array([place[tuple(row)] for row in counts.tolist()])
-    u = np.array([weight / 2**digits for weight in weights[0]]) + 1e-300
-
-    def p_value(u):
-        return fits(seen, dirichlet_multinomial.pmf(tables, u, steps))
-
-    assert p_value(u) > 1e-6
-    assert p_value(np.roll(u, 1)) < 1e-6
-    if u.sum() > 1e-6 and steps > 1:
-        assert p_value(1.4 * u) < 1e-6
+# More digits than a word, as many atoms as steps, fractions alone, and atoms alone.
+ROWS, DIGITS = [(3 * 2**90 + 5, 2**88), (6 * 2**90, 2**86), (2**89, 2**90 - 1), (2**92, 2**91)], 90
 
 
-def test_rows_have_their_own_weights_and_draws_are_independent():
-    weights, steps, draws = [[2, 3], [7, 1], [1, 13]], 6, 10_000
-    counts = drawn(weights, 1, steps, draws, Bits(8))[..., 0]
-    for i, (a, b) in enumerate(weights):
-        assert fits(counts[i], betabinom.pmf(np.arange(steps + 1), steps, a / 2, b / 2)) > 1e-6
-        assert fits(counts[i - 1], betabinom.pmf(np.arange(steps + 1), steps, a / 2, b / 2)) < 1e-6
+@pytest.mark.parametrize("seed", [8, None])
+def test_rows_have_their_own_weights_and_draws_are_independent(seed, threads):
+    """Also in threads, if the bits are those of the system. The same call rejects the weights of the next row."""
+    steps, draws = 7, 6_000
+    counts = drawn(ROWS, DIGITS, steps, draws, Bits(seed))[..., 0]
+    assert len(threads) == (0 if seed else 12)
+    for i, (a, b) in enumerate(ROWS):
+        pmf = betabinom.pmf(np.arange(steps + 1), steps, a / 2**DIGITS, b / 2**DIGITS)
+        assert fits(counts[i], pmf) > 1e-6
+        assert fits(counts[i - 1], pmf) < 1e-6
         for one, other in ((counts[i], counts[i - 1]), (counts[i, 1:], counts[i, :-1])):
             assert abs(np.corrcoef(one, other)[0, 1]) < 5 / math.sqrt(draws)
+    # Parts with the same bits would repeat one another.
+    assert len({part.tobytes() for part in np.split(counts.reshape(-1), 12)}) == 12
 
 
 def test_an_urn_that_runs_out_of_bytes_is_drawn_again_from_its_first_byte(monkeypatch):
@@ -194,8 +149,9 @@ def test_large_work_goes_in_jumps_and_rows_that_do_not_fit_walk(monkeypatch):
     """Rows with more atoms than steps, or of any size, beside others; the walk and the jumps draw the same."""
     jumped, jump = [], exact.urns_in_jumps
     monkeypatch.setattr(exact, "urns_in_jumps", lambda rows, *a, **k: jumped.append(len(rows)) or jump(rows, *a, **k))
-    monkeypatch.setitem(exact._urn.__kwdefaults__, "worth", 1)
-    rows = [(2, 3), (1, 2**80), (7, 1), (400, 100)]
+    monkeypatch.setitem(exact._urn.__kwdefaults__, "worth", 100 * 4 * 2000)
+    # The last row but one has as many atoms as steps.
+    rows = [(2, 3), (1, 2**80), (50, 150), (400, 100)]
     counts = exact.urn(rows, 1, steps=100, draws=2000, bits=Bits(2))
     assert jumped == [2]
     assert (counts.sum(axis=-1) == 100).all()
@@ -205,34 +161,15 @@ def test_large_work_goes_in_jumps_and_rows_that_do_not_fit_walk(monkeypatch):
             expected = 100 * a / (a + b)
             sd = betabinom.std(100, a / 2, b / 2)
             assert abs(counts[:, i, 0].mean() - expected) < 5 * sd / math.sqrt(2000)
-    monkeypatch.setitem(exact._urn.__kwdefaults__, "worth", 10**9)
-    assert exact.urn(rows, 1, steps=100, draws=20, bits=Bits(2)).shape == (20, 4, 2)
-    assert jumped == [2]
-
-
-@pytest.fixture
-def threads(monkeypatch):
-    """Work is divided among the parts of three cores. The bits of the parts, which have seeds."""
-    made = []
-
-    def seeded():
-        made.append(Bits(1000 + len(made)))
-        return made[-1]
-
-    monkeypatch.setattr(compiled_urn.os, "cpu_count", lambda: 3)
-    monkeypatch.setattr(compiled_urn, "Bits", seeded)
-    return made
-
-
-def test_threads_draw_the_same_distribution(threads):
-    rows, steps, draws = [(2, 3), (7, 1)], 6, 10_000
-    counts = drawn(rows, 1, steps, draws, Bits())
-    assert len(threads) == 12
-    for i, (a, b) in enumerate(rows):
-        assert fits(counts[i, :, 0], betabinom.pmf(np.arange(steps + 1), steps, a / 2, b / 2)) > 1e-6
-        assert fits(counts[1 - i, :, 0], betabinom.pmf(np.arange(steps + 1), steps, a / 2, b / 2)) < 1e-6
-    # Parts with the same bits would repeat one another.
-    assert len({part.tobytes() for part in np.split(counts[:, :9_996].reshape(-1, 2), 12)}) == 12
+    assert exact.urn(rows, 1, steps=99, draws=2000, bits=Bits(2)).shape == (2000, 4, 2)
+    # Found by attack: if all rows had more records than the urn has steps, the compiled sampler had no urns.
+    monkeypatch.setitem(exact._urn.__kwdefaults__, "worth", 1)
+    for number in (50, 300):
+        alone = exact.urn([(number, 150)] * 2, 1, steps=60, draws=500, bits=Bits(3))
+        assert (alone.sum(axis=-1) == 60).all()
+        share = number / (number + 150)
+        assert abs(alone[..., 0].mean() / 60 - share) < 5 * betabinom.std(60, number / 2, 75) / 60 / math.sqrt(1000)
+    assert jumped == [2, 0, 0]
 
 
 def test_a_seed_gives_the_same_draw_on_any_number_of_cores(threads, monkeypatch):

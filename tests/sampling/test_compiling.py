@@ -1,65 +1,43 @@
 """Compiled code is kept on disk, and does without where nothing can be written."""
 
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
+import runpy
 
+import numba
 import pytest
 
-import pymc_dirdp
 from pymc_dirdp.sampling.bits import compiled
-
-CODE = """
-import pymc_dirdp.sampling.discrete_noise as module
-from pymc_dirdp.sampling.bits import Bits
-assert module.__file__.startswith({root!r})
-draws = module.compiled_draws()
-noise = module._drawn(None, (3, 1, 0, 0), (100,), Bits(1), in_python=0)
-print(noise.tolist(), sum(draws.stats.cache_hits.values()), type(draws._cache).__name__)
-"""
 
 
 @pytest.fixture
-def copy(tmp_path):
-    """The package elsewhere, so that its own directory of compiled files is left alone."""
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(Path(pymc_dirdp.__file__).parent, tmp_path / "pymc_dirdp", ignore=ignored)
-    return tmp_path
+def double(tmp_path):
+    """A function of a file beside which compiled files may be written."""
+    file = tmp_path / "module.py"
+    file.write_text("def helper(x):\n    return x\n\n\ndef double(x):\n    return x + helper(x)\n")
+    space = runpy.run_path(str(file))
+    return space["double"], space["helper"]
 
 
-def run(root, **variables):
-    environment = os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"} | variables
-    code = CODE.format(root=str(root))
-    answer = subprocess.run([sys.executable, "-c", code], env=environment, cwd=root, capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stderr
-    return answer.stdout.rsplit(maxsplit=2)
+def test_what_is_compiled_once_is_found_again(double, tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    first, second = (compiled("int64(int64)", *double) for _ in range(2))
+    assert first(21) == second(21) == 42
+    assert [sum(code.stats.cache_hits.values()) for code in (first, second)] == [0, 1]
+    assert list((tmp_path / "cache").rglob("*.nbi"))
 
 
-@pytest.mark.thorough
-def test_the_second_process_finds_what_the_first_compiled(copy):
-    first = run(copy, NUMBA_CACHE_DIR=str(copy / "cache"))
-    second = run(copy, NUMBA_CACHE_DIR=str(copy / "cache"))
-    assert first[0] == second[0]
-    assert (first[1], second[1]) == ("0", "1")
-
-
-@pytest.mark.thorough
-def test_no_place_to_write(copy):
+def test_no_place_to_write(double, tmp_path, monkeypatch):
     """Files stand where the directories would be made, which stops the superuser too."""
-    (copy / "pymc_dirdp" / "sampling" / "__pycache__").write_text("")
-    nowhere = copy / "nowhere"
-    nowhere.write_text("")
-    places = ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA", "NUMBA_CACHE_DIR")
-    noise, hits, cache = run(copy, **{place: str(nowhere / "deeper") for place in places})
-    assert noise.startswith("[")
-    assert (hits, cache) == ("0", "NullCache")
+    (tmp_path / "__pycache__").write_text("")
+    (tmp_path / "nowhere").write_text("")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    for place in ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(place, str(tmp_path / "nowhere" / "deeper"))
+    code = compiled("int64(int64)", *double)
+    assert code(21) == 42
+    assert type(code._cache).__name__ == "NullCache"
 
 
 def test_other_errors_of_the_compiler_are_not_hidden(monkeypatch):
-    import numba
-
     def broken(*given, **options):
         raise RuntimeError("out of order")
 

@@ -25,12 +25,10 @@ def old_dirichlet(concentration, draws, rng, small=None):
 
 def unreachable(y):
     """Whether the largest component is no reciprocal of a double: half of the doubles near 1 are not."""
+    y = y.max(axis=-1)
     s = 1 / y
     return ~((1 / s == y) | (1 / np.nextafter(s, 0) == y) | (1 / np.nextafter(s, 10) == y))
 
-
-# Above a prior of 1 no logarithm is taken.
-LARGE, LARGE_R = np.ones((30, 11)), 0.0092
 
 # One person alone in a cell, or not: 30 rows of 11 categories, prior 1/11, around the old border of 0.1.
 ALPHA, R = np.full((30, 11), 0.0990), 0.0092
@@ -39,68 +37,62 @@ NEIGHBOUR = ALONE.copy()
 NEIGHBOUR[0, :2] = 2, 0
 
 
-def old(counts, draws, rng):
-    return old_dirichlet(R * counts + ALPHA, draws, rng)
-
-
-def fast(counts, draws, rng):
-    return DirichletMechanism(ALPHA, R).sample(counts, released_draws=draws, sampler="fast", random_seed=rng)
-
-
-def fast_above_one(counts, draws, rng):
-    return DirichletMechanism(LARGE, LARGE_R).sample(counts, released_draws=draws, sampler="fast", random_seed=rng)
-
-
-def exact(counts, draws, rng):
-    # Few steps, so that many releases can be looked at; the map behind them is the same for any number.
-    return DirichletMechanism(ALPHA, R).sample(counts, released_draws=draws, steps=50, random_seed=rng)
-
-
-@pytest.mark.parametrize(("sampler", "draws"), [(old, 200), (fast, 3500), (fast_above_one, 3500), (exact, 400)])
-def test_neighbours_leave_the_same_pattern(sampler, draws):
-    """Rows with the pattern on either side, Fisher's exact test at 1e-6: fast over 10**5 rows on each side."""
+@pytest.mark.parametrize("sampler", ["old", "fast", "fast above one", "exact"])
+def test_neighbours_leave_the_same_pattern(sampler):
+    """Rows with the pattern on either side, Fisher's exact test at 1e-6: fast over 60,000 rows on each side."""
     rng = np.random.default_rng(3)
-    seen = [unreachable(sampler(counts, draws, rng).max(axis=-1)) for counts in (ALONE, NEIGHBOUR)]
+    # Above a prior of 1 no logarithm is taken.
+    mechanism = DirichletMechanism(np.ones((30, 11)) if sampler == "fast above one" else ALPHA, R)
+
+    def drawn(counts):
+        if sampler == "old":
+            return old_dirichlet(R * counts + ALPHA, 200, rng)
+        if sampler == "exact":
+            # Few steps, so that many releases can be looked at; the map behind them is the same for any number.
+            return mechanism.sample(counts, released_draws=300, steps=50, random_seed=rng)
+        return mechanism.sample(counts, released_draws=2000, sampler="fast", random_seed=rng)
+
+    seen = [unreachable(drawn(counts)) for counts in (ALONE, NEIGHBOUR)]
     table = [[np.count_nonzero(s), np.count_nonzero(~s)] for s in seen]
-    assert (fisher_exact(table).pvalue < 1e-6) == (sampler is old)
+    assert (fisher_exact(table).pvalue < 1e-6) == (sampler == "old")
 
 
-def exponent_and_last_bits(y):
-    """Exponent and last four bits of the first component."""
-    exponent = np.frexp(y[:, 0])[1]
-    byte = y[:, 0].copy().view(np.uint64) & np.uint64(15)
-    return exponent, byte.astype(np.int64)
-
-
-def differ(one, two):
-    """p-value: do two samples of the same distribution have other last bits?"""
-    cells = [16 * np.clip(e, -12, 1) + b for e, b in (exponent_and_last_bits(one), exponent_and_last_bits(two))]
-    least = min(c.min() for c in cells)
-    table = np.array([np.bincount(c - least, minlength=16 * 16) for c in cells])
+def differ(*samples):
+    """p-value: do two samples of the same distribution have other last bits, given the exponents?"""
+    cells = []
+    for y in samples:
+        bits = (y[:, 0].copy().view(np.uint64) & np.uint64(15)).astype(np.int64)
+        cells.append(16 * (np.clip(np.frexp(y[:, 0])[1], -12, 1) + 12) + bits)
+    table = np.array([np.bincount(c, minlength=16 * 16) for c in cells])
     return chi2_contingency(table[:, table.sum(axis=0) > 20]).pvalue
 
 
 @pytest.mark.parametrize("parameters", [[0.11, 0.11], [1.1, 1.1]])
 def test_two_ways_to_the_same_distribution_look_the_same_on_the_grid(parameters):
     """The two ways of 0.1.0 leave other last bits of the same distribution. On the grid of 2**-32 they do not."""
-    rng, u = np.random.default_rng(5), np.array(parameters)
-    one, two = (old_dirichlet(u, 100_000, rng, small=small) for small in (False, True))
+    rng, u, n = np.random.default_rng(5), np.array(parameters), 60_000
+    one, two = (old_dirichlet(u, n, rng, small=small) for small in (False, True))
     first, second = (on_public_grid(y.copy()) for y in (one, two))
-    patterns = [np.count_nonzero(unreachable(y.max(axis=-1))) for y in (one, two)]
-    assert patterns[1] == 0
-    assert patterns[0] > 10_000
+    assert np.count_nonzero(unreachable(two)) == 0
+    assert np.count_nonzero(unreachable(one)) > 0.1 * n
     assert differ(first, second) > 1e-6
     assert parameters[0] > 1 or differ(one, two) < 1e-6
-    on_grid = [np.count_nonzero(unreachable(y.max(axis=-1))) for y in (first, second)]
-    assert fisher_exact([on_grid, [100_000 - n for n in on_grid]]).pvalue > 1e-6
+    on_grid = [np.count_nonzero(unreachable(y)) for y in (first, second)]
+    assert fisher_exact([on_grid, [n - seen for seen in on_grid]]).pvalue > 1e-6
 
 
-def test_the_fast_draw_is_a_function_of_integers():
+@pytest.mark.parametrize("kind", [np.int64, np.float32, np.uint8])
+def test_the_fast_draw_is_a_function_of_integers_and_leaves_the_counts(kind):
     u = np.array([[0.3, 2.0, 1e-9], [1.0, 1.0, 40.0]])
     released = fast_dirichlet(u.copy(), 500, np.random.default_rng(2))
     whole = 2 * np.rint(dirichlet(u, 500, np.random.default_rng(2)) * 2**32).astype(np.int64) + 1
     assert np.array_equal(released, whole / whole.sum(axis=-1, keepdims=True))
     assert released.min() > 2.0**-34
+    counts, mechanism = np.arange(6, dtype=kind), DirichletMechanism(np.ones(6), 0.5)
+    for sampler in ("fast", "exact"):
+        mechanism.sample(counts, sampler=sampler, released_draws=1)
+    mechanism.concentration(counts)
+    assert np.array_equal(counts, np.arange(6))
 
 
 class Recorded(np.random.Generator):
@@ -128,39 +120,24 @@ def test_one_way_for_all_parameters(least):
     np.testing.assert_allclose(y.sum(axis=-1), 1, rtol=1e-12)
     # The lower bound of the parameters is public, and is passed by the mechanism from its prior alone. Above 1 no
     # logarithm is taken, and the draw has the same distribution.
-    u, n, rng.asked = np.array([max(least, 0.3), 3.0]), 20_000, []
+    u, n, rng.asked = np.array([max(least, 0.3), 3.0]), 5_000, []
     draws = DirichletMechanism(u, 0.5).sample([0, 0], released_draws=n, sampler="fast", random_seed=rng)
     assert {what for what, *_ in rng.asked} == ({"gamma", "uniform"} if least < 1 else {"gamma"})
     if least < 2:
         assert kstest(draws[:, 0], beta(*u).cdf).pvalue > 1e-6
-        assert kstest(draws[:, 0], beta(1.2 * u[0], u[1]).cdf).pvalue < 1e-6
+        assert kstest(draws[:, 0], beta(1.4 * u[0], u[1]).cdf).pvalue < 1e-6
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("shape", "draws"), [((100_000, 6), 1), ((3, 4), 60_000)])
-@pytest.mark.parametrize("least", [0.0, 1.0])
-def test_a_seed_gives_the_same_draw_on_any_number_of_cores(shape, draws, least, monkeypatch):
+def test_a_seed_gives_the_same_draw_on_any_number_of_cores(shape, draws, monkeypatch):
     """Parts of the work have generators of their own, and no number comes twice."""
-    u = np.full(shape, 1.25)
-    drawn = []
-    for cores in (1, 2, 5):
+    u, plain, on_grid = np.full(shape, 1.25), [], []
+    for cores in (1, 5):
         monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
-        drawn.append(dirichlet(u, draws, np.random.default_rng(8)))
-        if least:
-            drawn[-1] = fast_dirichlet(u.copy(), draws, np.random.default_rng(8), least=least)
-        assert drawn[-1].shape == (draws, *shape)
-    assert np.array_equal(drawn[0], drawn[1])
-    assert np.array_equal(drawn[0], drawn[2])
-    if not least:
-        assert np.unique(drawn[0]).size > 0.999 * drawn[0].size
+        plain.append(dirichlet(u, draws, np.random.default_rng(8)))
+        on_grid.append(fast_dirichlet(u.copy(), draws, np.random.default_rng(8), least=1.0))
+        assert plain[-1].shape == on_grid[-1].shape == (draws, *shape)
+    assert np.array_equal(*plain)
+    assert np.array_equal(*on_grid)
+    assert np.unique(plain[0]).size > 0.999 * plain[0].size
     assert np.all(u == 1.25)
-
-
-@pytest.mark.parametrize("kind", [np.int64, np.float64, np.float32, np.uint8])
-def test_a_draw_leaves_the_counts_as_they_are(kind):
-    counts = np.arange(6, dtype=kind)
-    mechanism = DirichletMechanism(np.ones(6), 0.5)
-    for sampler in ("fast", "exact"):
-        mechanism.sample(counts, sampler=sampler, released_draws=1)
-    mechanism.concentration(counts)
-    assert np.array_equal(counts, np.arange(6))
