@@ -4,6 +4,8 @@ import dataclasses
 import itertools
 import math
 import pickle
+from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -20,8 +22,10 @@ from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.registry import by_class_name, kinds, noises, registered
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
+from pymc_dirdp.papers.posterior_mechanism import drawn_from, integer_weights
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.texts.codec import facts_of, value_of
 
 DRAWS, LEVEL, STEPS = 2_500, 1e-6, 5
@@ -169,12 +173,16 @@ def test_a_likelihood_is_a_product_over_cells_and_rows(mechanism):
     assert isinstance(mechanism, TableMechanism)
     rng = np.random.default_rng(5)
     x = rng.integers(0, 9, (6, *mechanism.shape)).astype(float)
-    output = mechanism.releases(x[0], 1, random_seed=6)[0]
-    # The factors of cells and totals, as functions of the counts of each row.
-    d, whole = mechanism.shape[-1], np.zeros(6)
-    for row, counts in zip(mechanism.row_likelihoods(output), np.moveaxis(x.reshape(6, -1, d), 1, 0), strict=True):
-        whole += row.cell_loglik(counts, np.arange(d)).sum(axis=-1) + row.total_loglik(counts.sum(axis=-1))
-    np.testing.assert_allclose(mechanism.log_likelihood(output, x), whole, rtol=1e-12)
+    for steps in [None, STEPS] if mechanism in URNS else [None]:
+        output = mechanism.releases(x[0], 1, sampler="exact" if steps else "fast", random_seed=6, steps=steps)[0]
+        # The factors of cells and totals, as functions of the counts of each row.
+        d, whole = mechanism.shape[-1], np.zeros(6)
+        rows = mechanism.row_likelihoods(output, steps=steps)
+        for row, counts in zip(rows, np.moveaxis(x.reshape(6, -1, d), 1, 0), strict=True):
+            whole += row.cell_loglik(counts, np.arange(d)).sum(axis=-1) + row.total_loglik(counts.sum(axis=-1))
+        np.testing.assert_allclose(mechanism.log_likelihood(output, x, steps=steps), whole, rtol=1e-12)
+    output = mechanism.releases(x[0], 1, sampler="fast", random_seed=6)[0]
+    whole = mechanism.log_likelihood(output, x)
     # The ratio, which leaves out what is the same for both, is the difference.
     ratio = mechanism.log_likelihood_ratio(output[None], x[0], x[1])
     np.testing.assert_allclose(ratio, whole[0] - whole[1], rtol=1e-6, atol=1e-8)
@@ -192,3 +200,15 @@ def test_ratios_of_finite_mechanisms_are_those_of_their_distributions():
     np.testing.assert_allclose(found, np.log(p) - np.log(q), rtol=1e-9)
     # What neither of them can output says nothing.
     assert mechanism.log_likelihood_ratio(np.array([[9.0, -4.0]]), x, y) == 0
+
+
+def test_weights_keep_the_loss_and_hide_what_is_impossible():
+    p, q = np.array([0.7, 0.3 - 1e-25, 1e-25, 0.0]), np.array([0.3, 0.7 - 1e-25, 0.0, 1e-25])
+    first, second = integer_weights(p), integer_weights(q)
+    losses = [math.log(Fraction(a, sum(first)) / Fraction(b, sum(second))) for a, b in zip(first, second, strict=True)]
+    assert max(map(abs, losses)) <= math.log(7 / 3) + 1e-12
+    assert first[2] == second[3] > 0
+    bits = Bits(3)
+    drawn = Counter(drawn_from(p, bits) for _ in range(4000))
+    assert abs(drawn[0] - 2800) < 200
+    assert set(drawn) == {0, 1}

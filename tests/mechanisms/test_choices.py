@@ -148,19 +148,6 @@ def test_half_the_sensitivity_and_a_choice_that_is_not_paid_are_refuted(monkeypa
     assert mechanism.choice.delta(mechanism.choice.u) == 0
 
 
-@pytest.mark.parametrize(("adjacency", "width"), [("replace-one", 2), ("add-remove", 1)])
-@pytest.mark.parametrize("records", [1, 2])
-def test_the_one_choice_of_two_variables_attains_its_width(adjacency, width, records, monkeypatch):
-    """Brute force: its only other candidate is "no more edges", whose score stays."""
-    mechanism = TreeMechanism((2, 2), 3.0, 1.0, adjacency=adjacency, contribution=records)
-    assert mechanism.choice.u == pytest.approx(width * records / 3)
-    cells, reached = list(itertools.product((0, 1), repeat=2)), 0.0
-    for noisy in ([[3, 1], [2, 2]], [[0, 4], [4, -1]]):
-        of = cache(lambda data, noisy=noisy: tree_distribution(mechanism, noisy, data, monkeypatch))
-        reached = max(reached, *(float(np.ptp(of(x) - of(y))) for x, y in neighbours(mechanism, cells, 3)))
-    assert 0.999 * mechanism.choice.u <= reached <= mechanism.choice.u * (1 + 1e-12)
-
-
 def test_the_whole_distribution_with_its_noisy_marginals_keeps_the_curves(monkeypatch):
     """Two variables: every noisy marginal that is likely, and what is chosen after it."""
     mechanism = TreeMechanism((2, 2), 4.0, 1.5, "geometric", adjacency="add-remove")
@@ -277,27 +264,6 @@ def test_no_neighbours_lose_more_by_edges_than_the_curves(name):
     reached = np.max([losses(mechanism, of(one), of(other)) for one, other in pairs if one != other], axis=0)
     assert max(reached) <= 1 + 1e-9
     assert reached[0] > 0.3
-
-
-@pytest.mark.parametrize(("bins", "records", "sizes"), [(2, 1, 6), (5, 1, 8), (3, 2, 7), (8, 3, 4)])
-def test_no_record_is_the_worst_for_edges_on_both_sides(bins, records, sizes):
-    """The widths of all edges together, in integers, for all data sets and all records that are added to them."""
-    mechanism = QuantilesMechanism(bins, n_candidates=3, scale=1.0, adjacency="add-remove", contribution=records)
-    claims = [mechanism._widths(k, records - k) for k in mechanism._splits]
-    claims = (np.array([*claims, *(claim[::-1] for claim in claims)]) * bins).astype(int)
-    of = cache(lambda data: scores_of(mechanism, np.bincount(data, minlength=4)))
-    found = set()
-    for n in range(sizes % 4, sizes + 1, 4) if bins > 7 else range(1, sizes + 1):
-        for data in itertools.combinations_with_replacement(range(4), n):
-            for added in itertools.combinations_with_replacement(range(4), records):
-                found.add(tuple(np.ptp(of(tuple(sorted(data + added))) - of(data), axis=1).tolist()))
-    assert all(np.any(np.all(np.array(widths) <= claims, axis=1)) for widths in found)
-    most = sum(max(2 * (bins - j), bins) for j in range(1, bins)) * records
-    assert max(claims.sum(axis=1)) == most
-    # What is claimed is reached; each edge by itself has a width of `2 max(q, 1 - q)` for each record.
-    if records < 3:
-        assert max(map(sum, found)) == most
-        assert np.max(list(found), axis=0).tolist() == [2 * records * max(j, bins - j) for j in range(1, bins)]
 
 
 @pytest.mark.parametrize(("bins", "share"), [(2, 1.0), (3, 0.875), (20, 0.839)])

@@ -1,4 +1,4 @@
-"""Geometric noise, also that adds up to 0: moments, the linear programme, releases of blocks, and extreme scales."""
+"""Geometric noise, also that adds up to 0: extreme scales, its size, the linear programme, and releases of blocks."""
 
 import itertools
 import math
@@ -13,6 +13,7 @@ from scipy.special import rel_entr
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.mechanisms.geometric import Geometric, GeometricMechanism, ZeroSumGeometricMechanism
+from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 from pymc_dirdp.privacy.people import Contribution
@@ -37,6 +38,46 @@ def test_the_noise_of_some_cells_goes_no_further_than_is_looked(scale, cells):
         assert beyond < 2 * mp.exp(-60)
 
 
+@pytest.mark.parametrize("sampler", ["exact", "fast"])
+@pytest.mark.parametrize("epsilon", [1e-20, 1e-21, 1e-250])
+def test_a_tight_guarantee_adds_huge_noise(epsilon, sampler):
+    """Finding 8: at 0.1.0 `PureDP(1e-20)` published the exact counts."""
+    mechanism = GeometricMechanism.for_guarantee(PureDP(epsilon=epsilon), prior=np.ones(50))
+    counts = np.arange(50)
+    released = mechanism.release(counts, sampler=sampler)
+    assert not np.any(released == counts)
+    assert 0.2 / epsilon < np.abs(released).mean() < 20 / epsilon
+    assert mechanism.pure_epsilon <= epsilon
+    assert np.all(np.isfinite(mechanism.sample(counts, released_draws=3, sampler=sampler)))
+    # Finding 17: with so much noise the truncated noisy cell is 0 or n, whatever it was.
+    for noise in ("geometric", "laplace"):
+        mechanism = TruncatedNoiseMechanism.for_guarantee(
+            PureDP(epsilon=epsilon), prior=[1, 1], n_records=9, noise_kind=noise
+        )
+        released = {tuple(mechanism.release([4, 5], sampler=sampler).tolist()) for _ in range(30)}
+        assert released == {(0, 9), (9, 0)}
+
+
+@pytest.mark.parametrize("epsilon", [80.0, 1e5])
+def test_a_loose_guarantee_is_finite_and_true(epsilon):
+    """At 0.1.0 the noise was exactly 0 from epsilon 80 on: an infinite loss under a finite claim."""
+    mechanism = GeometricMechanism.for_guarantee(PureDP(epsilon=epsilon), prior=[1, 1])
+    assert epsilon * (1 - 1e-9) < mechanism.pure_epsilon <= epsilon
+    assert Fraction(mechanism.pure_epsilon) >= 2 / Fraction(mechanism.scale)
+    for scale in (1e-305, 1e305):
+        with pytest.raises(ArgumentError, match="between"):
+            GeometricMechanism([1, 1], scale)
+
+
+def test_curves_are_those_of_the_scale_that_is_used():
+    """With fractions: no pure epsilon is below the true one, and the scale is not below the one asked for."""
+    for scale in np.random.default_rng(4).uniform(0.01, 50, 50):
+        mechanism = GeometricMechanism(np.ones((7, 2)), scale, contribution=Contribution(3, ("each",)))
+        assert scale <= mechanism.scale <= scale * (1 + 2.0**-40)
+        assert Fraction(mechanism.pure_epsilon) >= 42 / Fraction(mechanism.scale)
+        assert Fraction(mechanism._curves.u) * Fraction(mechanism.scale) >= 3
+
+
 # Noise that adds up to 0.
 
 
@@ -58,20 +99,6 @@ def test_variance_over_that_of_independent_noise(epsilon, cells):
     )
     assert ours.scale == theirs.scale == pytest.approx(2 / epsilon, rel=1e-9)
     assert (ours.noise_sd / theirs.noise_sd) ** 2 == pytest.approx(RATIOS[epsilon, cells], abs=6e-4)
-
-
-@pytest.mark.parametrize(("cells", "scale", "reach"), [(2, 0.1, 20), (2, 4.0, 150), (3, 1.3, 40), (4, 0.6, 14)])
-def test_the_likelihood_is_a_distribution_with_the_stated_moments(cells, scale, reach):
-    mechanism, z = ZeroSumGeometricMechanism(np.ones(cells), scale), listed(cells, reach)
-    distribution = np.exp(mechanism.log_likelihood(z + 3.0, np.full(cells, 3.0)))
-    assert distribution.sum() == pytest.approx(1, rel=1e-9)
-    # The covariance of independent noise with the free variance, given its sum.
-    covariance = (z.T * distribution) @ z
-    free = mechanism.noise.free_variance * (np.eye(cells) - 1 / cells)
-    np.testing.assert_allclose(covariance, free, rtol=1e-8, atol=1e-12)
-    assert mechanism.noise_sd**2 == pytest.approx(covariance[0, 0], rel=1e-8)
-    assert mechanism.log_likelihood(z[0] + np.eye(cells)[0], np.zeros(cells)) == -math.inf
-    assert Geometric(scale).free_variance == Geometric(scale).sd ** 2
 
 
 def test_two_cells_with_estimate_are_the_optimum_of_all_mechanisms():

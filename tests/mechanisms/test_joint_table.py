@@ -69,8 +69,8 @@ def test_tables_that_share_a_noise_are_one_release():
 @pytest.mark.parametrize("sampler", ["exact", "fast"])
 def test_tables_are_drawn_with_one_radius(sampler):
     """Chi-square of the largest norm over tables against the sum over all noise; tables drawn apart are refused."""
-    tables = ZeroSumJointTableMechanism.sharing(dirdp.PureDP(epsilon=0.8), [(np.ones(2), 1)] * 2)
-    counts, rng, last, size = [[5, 7], [9, 1]], np.random.default_rng(3), 8, 1000
+    tables = ZeroSumJointTableMechanism.sharing(dirdp.PureDP(epsilon=0.8), [(np.ones(2), 1)] * 4)
+    counts, rng, last, size = [[5, 7]] * 4, np.random.default_rng(3), 12, 600
 
     def drawn(together):
         first, *others = tables
@@ -81,7 +81,8 @@ def test_tables_are_drawn_with_one_radius(sampler):
         noisy = [drawing.of(SecretCounts(x))[0] for drawing, x in zip(drawings, counts, strict=True)]
         return min(int(max(abs(z[0] - x[0]) for z, x in zip(noisy, counts, strict=True))), last)
 
-    mass = np.array([1.0, *(8 * r * math.exp(-r / tables[0].scale) for r in range(1, 200))])
+    radii = np.arange(200)
+    mass = np.exp(-radii / tables[0].scale) * np.diff((2.0 * np.arange(-1, 200) + 1) ** 4 * (np.arange(-1, 200) >= 0))
     mass /= mass.sum()
     expected = np.append(mass[:last], mass[last:].sum()) * size
     for together in (True, False):

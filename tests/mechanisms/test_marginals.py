@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussian
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometric
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism, ZeroSumMarginalsMechanism
@@ -29,10 +29,9 @@ def flat(mechanism, counts):
 
 def listed(part, change):
     """The losses of one noisy marginal whose counts change, and their probabilities."""
-    if isinstance(part, ZeroSumGeometric):
-        mass, loss = zero_sum_block(part.scale, tuple(change.tolist()))
-    else:
-        mass, loss = integer_noise(part, *change.tolist())
+    shifts = tuple(map(round, change.tolist()))
+    zero_sum = isinstance(part, ZeroSumGeometric)
+    mass, loss = zero_sum_block(part.scale, shifts) if zero_sum else integer_noise(part, *shifts)
     # What is left out weighs less than 1e-15.
     return merged(loss[mass > 1e-19], mass[mass > 1e-19])
 
@@ -239,16 +238,6 @@ def test_lists_of_a_text_hold_numbers_of_the_annotated_types(facts):
     assert MarginalsMechanism.of_table(given, **table).marginals == ((0,),)
     with pytest.raises(ArgumentError, match="of the wrong type"):
         MarginalsMechanism.of_table(given | facts, **table)
-
-
-def test_counts_are_checked_and_never_shown():
-    mechanism = CASES["gaussian"]
-    for counts in ([[1, 2], [3, 4]], [[1, 2, -3], [0, 0, 0]], [[0.5, 1, 1], [0, 0, 0]], [[2**52] * 3] * 2):
-        with pytest.raises(DataError) as error:
-            mechanism.release(counts)
-        assert "4503599627370496" not in str(error.value)
-        with pytest.raises(DataError):
-            mechanism.check(counts)
 
 
 def test_a_stronger_one_and_what_has_no_rows():

@@ -96,21 +96,3 @@ def test_a_share_of_success_lies_between_0_and_1(share, fine):
     assert (list(mechanism.problems(output, "fast", 10)) == []) is fine
     of_both = mechanism.draw([[3, 4]], 2, sampler="fast", random_seed=1)
     np.testing.assert_array_equal(of_both.of_beta.values[..., 0], of_both.values[..., 0])
-
-
-def test_rows_of_an_urn_have_the_factors_of_the_whole_table():
-    mechanism = DirichletMechanism([[0.7, 1.0, 3.0], [2.0, 0.5, 0.1]], 0.4)
-    x = np.array([[3.0, 0.0, 5.0], [1.0, 2.0, 0.0]])
-    output = mechanism.sample(x, steps=50, random_seed=1)[0]
-    rows = mechanism.row_likelihoods(output, steps=50)
-    parts = [
-        row.cell_loglik(counts, np.arange(3)).sum() + row.total_loglik(counts.sum())
-        for row, counts in zip(rows, x, strict=True)
-    ]
-    assert sum(parts) == pytest.approx(float(mechanism.log_likelihood(output, x, steps=50)), rel=1e-12)
-    # One cell, many counts.
-    many = rows[1].cell_loglik(np.arange(5.0), np.array(0))
-    assert many[1] == rows[1].cell_loglik(x[1, :1], np.array([0]))[0]
-    assert np.ptp(many) > 1
-    with pytest.raises(ArgumentError, match="not on the grid"):
-        mechanism.row_likelihoods(output + [0.001, -0.001, 0], steps=50)

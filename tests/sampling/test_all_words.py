@@ -205,6 +205,6 @@ def test_an_urn_of_many_steps_has_every_last_bit():
     """Counts modulo 4 were .12, .88, 0 and 0 for an empty table, and .065, .61, .32 and 0 for its neighbour."""
     mechanism = DirichletMechanism([1, 1], 1.0, adjacency="add-remove")
     for seed, counts in enumerate(([0, 0], [1, 0])):
-        y = mechanism.sample(counts, released_draws=200, steps=2**26, random_seed=seed)
+        y = mechanism.sample(counts, released_draws=60, steps=2**26, random_seed=seed)
         first = np.rint(((2 * 2**26 + 2) * np.asarray(y)[:, 0] - 1) / 2).astype(np.int64)
         assert chisquare(np.bincount(first % 4, minlength=4)).pvalue > 1e-6

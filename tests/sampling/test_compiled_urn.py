@@ -32,13 +32,8 @@ LIMITS = [1, 2, 3, *(2**k + e for k in (8, 16, 24) for e in (-1, 0, 1)), 3 * 2**
 @pytest.fixture(scope="module")
 def both_ways():
     """The two primitives that read bytes, in Python and compiled."""
-    return {
-        function: (function, compiled(f"Tuple(({answer}, int64))({BYTES}, int64, {arguments})", function, *helpers))
-        for function, answer, arguments, helpers in (
-            (_under, "boolean", "int64, int64", []),
-            (_below, "int64", "int64", [_under]),
-        )
-    }
+    under = compiled(f"Tuple((boolean, int64))({BYTES}, int64, int64, int64)", _under)
+    return (_below, _under), (compiled(f"Tuple((int64, int64))({BYTES}, int64, int64)", _below, _under), under)
 
 
 def real(data, at):
@@ -62,7 +57,7 @@ def test_a_number_below_a_limit_is_a_real_number_times_it_rounded_down(limit, bo
     """
     rng = np.random.default_rng(limit)
     data = np.frombuffer(rng.bytes(2**13), dtype=np.uint8)
-    for below, under in zip(both_ways[_below], both_ways[_under], strict=True):
+    for below, under in both_ways:
         at = 0
         for part in [0, 1, limit // 3, limit - 1, limit] * 12:
             value, end = below(data, at, limit)
@@ -75,7 +70,7 @@ def test_a_number_below_a_limit_is_a_real_number_times_it_rounded_down(limit, bo
         for near in (digits_of(Fraction(k, limit), 0), digits_of(Fraction(k, limit) + Fraction(1, 256**12), 1)):
             value = math.floor(real(near, 0) * limit)
             assert value in (k - 1, k)
-            for below, under in zip(both_ways[_below], both_ways[_under], strict=True):
+            for below, under in both_ways:
                 assert below(near, 0, limit)[0] == value
                 assert under(near, 0, k, limit)[0] == (value < k)
 

@@ -149,7 +149,7 @@ def test_noise_by_all_its_choices(draw, proposal, parameter, monkeypatch):
 
 SAMPLERS = {"laplace": discrete_laplace, "gaussian": discrete_gaussian}
 PARAMETERS = [
-    *(("laplace", scale) for scale in (Fraction(10, 3), Fraction(2, 5), dyadic_above(1e17), Fraction(2**62))),
+    *(("laplace", scale) for scale in (Fraction(10, 3), Fraction(2, 5), Fraction(2**61), Fraction(2**62))),
     *(("gaussian", variance) for variance in (Fraction(1, 5), Fraction(9), Fraction(100, 3), dyadic_above(1e12))),
     ("gaussian", Fraction(2**40, 2**10 + 1)),
     ("gaussian", dyadic_above(1e30)),
@@ -256,7 +256,6 @@ def test_a_scale_is_rounded_up_by_next_to_nothing(value):
     assert Fraction(float(used)) == used
     odd = used.numerator // (used.numerator & -used.numerator)
     assert odd < 2**41 or used == Fraction(value) > Fraction(LARGEST) * (1 - Fraction(1, 2**40))
-    assert dyadic_above(used) == used
 
 
 def test_the_least_scale_of_its_kind():

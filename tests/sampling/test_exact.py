@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
@@ -39,19 +38,6 @@ def test_mean_and_variance_by_enumeration(u, m):
     ideal = p * (1 - p) / (u.sum() + 1)
     factor = (1 - share.weight) ** 2 * (1 + share.variance)
     np.testing.assert_allclose(distribution @ (y - mean) ** 2, factor * ideal, rtol=1e-10)
-
-
-@pytest.mark.parametrize(("y", "m"), [(0.01, 2000), (0.9, 200)])
-def test_the_bias_of_the_logarithm_is_the_same_in_all_categories(y, m):
-    """With half a record added to each, and with no other number of records."""
-    c = np.arange(m + 1)
-    distribution = binom(m, y).pmf(c)
-
-    def bias(kappa):
-        return abs(distribution @ np.log(c + kappa) - math.log(m * y) - 1 / (2 * m))
-
-    assert bias(0.5) < 1 / (m * y) ** 2
-    assert min(bias(0.25), bias(0.75), bias(1.0)) > 0.2 / (m * y)
 
 
 @settings(max_examples=40)

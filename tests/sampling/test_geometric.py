@@ -121,55 +121,37 @@ def test_the_mode_is_the_largest_weight(cells, scale):
 @pytest.mark.parametrize(
     ("blocks", "scale"),
     [
-        (((Ball(30, True), 1),) * 3, 0.2),
-        (((Ball(2, True), 1), (Ball(5, False), 7), (Ball(3, True), 3)), 2.0),
-        (((Ball(9, False), 2),) * 4, 0.01),
+        (((Ball(30, True), 1),) * 3, Fraction(1, 5)),
+        (((Ball(2, True), 1), (Ball(5, False), 7), (Ball(3, True), 3)), Fraction(2)),
+        (((Ball(9, False), 2),) * 4, Fraction(1, 100)),
     ],
+    ids=["equal lists", "other lists", "small scale"],
 )
-def test_the_tangent_lies_above_everywhere(blocks, scale):
-    """So the ratio with which a radius is kept is a probability."""
-    touched, slope = _tangent(Fraction(scale), blocks)
-    unit = math.lcm(*(m for _, m in blocks))
-    assert touched % unit == 0
-    assert 0 < slope < 1 / Fraction(scale) / unit
-
-    def log_points(radius):
-        return math.fsum(math.log(ball.points(radius * m // unit)) for ball, m in blocks)
-
-    for radius in {*range(5 * unit), *range(max(touched - 200, 0), touched + 200), 3 * touched, 40 * touched}:
-        assert log_points(radius) - log_points(touched) <= float(slope * (radius - touched)) + 1e-9
-
-
-@pytest.mark.parametrize(
-    "blocks",
-    [((Ball(3, zero_sum=True), 1),), ((Ball(2, zero_sum=False), 1), (Ball(3, zero_sum=True), 2))],
-    ids=["one list", "two lists"],
-)
-def test_the_radius_of_joint_noise(blocks, monkeypatch):
+def test_the_radius_of_joint_noise(blocks, scale, monkeypatch):
     """Each radius is proposed with a probability and accepted with another: their product is what is stated."""
-    proposals, accepted, rates = [], [], set()
+    touched, slope = _tangent(scale, blocks)
+    unit, accepted, logs = math.lcm(*(m for _, m in blocks)), [], []
+    assert touched % unit == 0
 
     def proposed(uniform, t, s):
-        rates.add(Fraction(s, t))
-        proposals.append(math.exp(-radius * s / t))
+        # What doubles do not see: the tangent's slope is taken off the rate, and nothing is rounded.
+        assert Fraction(s, t) == 1 / (scale * unit) - slope > 0
         return radius
 
     def coin(share, digits, tape):
-        accepted.append(float(share(60)[0]))
+        accepted.append(float(share(60)[0].ln()))
         return True
 
     monkeypatch.setattr(geometric, "geometric", proposed)
     monkeypatch.setattr(geometric, "decimal_coin", coin)
-    ratios, unit = [], math.lcm(*(m for _, m in blocks))
-    for radius in range(60):
-        accepted.append(1.0)
-        assert common_radius(Fraction(3), blocks, Bits(0)) == radius
-        exact = math.exp(-radius / (3 * unit)) * math.prod(ball.points(radius * m // unit) for ball, m in blocks)
-        assert 0 < accepted[-1] <= 1
-        ratios.append(proposals[-1] * accepted[-1] / exact)
-    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-12)
-    # What doubles do not see: the tangent's slope is taken off the rate, and nothing is rounded.
-    assert rates == {1 / Fraction(3 * unit) - _tangent(Fraction(3), blocks)[1]}
+    for radius in {*range(5 * unit), *range(max(touched - 50, 0), touched + 50), 3 * touched, 40 * touched}:
+        accepted.append(0.0)
+        assert common_radius(scale, blocks, Bits(0)) == radius
+        # The tangent lies above everywhere, so the ratio with which a radius is kept is a probability.
+        assert accepted[-1] <= 0
+        exact = math.fsum(math.log(ball.points(radius * m // unit)) for ball, m in blocks) - radius / (scale * unit)
+        logs.append(float(-radius * (1 / (scale * unit) - slope)) + accepted[-1] - exact)
+    np.testing.assert_allclose(logs, logs[0], rtol=1e-10, atol=1e-9)
 
 
 def test_hostile_scales():
