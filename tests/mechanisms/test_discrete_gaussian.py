@@ -5,8 +5,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
-from scipy.stats import norm
 
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
@@ -19,18 +17,6 @@ def test_renyi_is_below_the_continuous_one_between_whole_orders():
     assert mechanism.renyi(1.5) == pytest.approx(0.759 * bound, rel=1e-3)
     assert mechanism.renyi(3.0) == pytest.approx(2 * bound, rel=1e-12)
     assert mechanism.rho(math.inf) == mechanism.rho(1.5)
-
-
-def test_the_continuous_curve_is_unsafe_for_discrete_noise():
-    """At (8, 1e-6) noise that is calibrated for the continuous distribution has three times the delta."""
-
-    def excess(s):
-        """Balle and Wang's curve for a count that moves by 1."""
-        return norm.cdf(1 / (2 * s) - 8 * s) - math.exp(8) * norm.cdf(-1 / (2 * s) - 8 * s) - 1e-6
-
-    sigma = brentq(excess, 0.3, 3.0, xtol=1e-14)
-    mechanism = DiscreteGaussianMechanism([1, 1], sigma, adjacency="add-remove")
-    assert mechanism.delta(8) == pytest.approx(3.01e-6, rel=0.01)
 
 
 def test_the_variance_that_is_used_is_a_double_and_not_below_the_one_asked_for():

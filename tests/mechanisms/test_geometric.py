@@ -87,20 +87,6 @@ def listed(cells, reach):
     return np.array([(*z, -sum(z)) for z in some])
 
 
-# LIMIT, section 6: the variance of a cell over that of independent noise at the same pure epsilon.
-RATIOS = {(1, 2): 0.235, (1, 4): 0.514, (1, 50): 0.950, (3, 2): 0.149, (3, 4): 0.400, (3, 50): 0.938}
-
-
-@pytest.mark.parametrize(("epsilon", "cells"), RATIOS)
-def test_variance_over_that_of_independent_noise(epsilon, cells):
-    ours, theirs = (
-        kind.for_guarantee(PureDP(epsilon=epsilon), prior=np.ones(cells))
-        for kind in (ZeroSumGeometricMechanism, GeometricMechanism)
-    )
-    assert ours.scale == theirs.scale == pytest.approx(2 / epsilon, rel=1e-9)
-    assert (ours.noise_sd / theirs.noise_sd) ** 2 == pytest.approx(RATIOS[epsilon, cells], abs=6e-4)
-
-
 def test_two_cells_with_estimate_are_the_optimum_of_all_mechanisms():
     """No mechanism whatever errs less, for ten records and a flat prior."""
     mechanism, n, x = ZeroSumGeometricMechanism.for_guarantee(PureDP(epsilon=1.0), prior=[1.0, 1.0]), 10, np.arange(11)
