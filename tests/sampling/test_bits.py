@@ -206,9 +206,9 @@ def test_every_choice_has_its_probability(scores, scale, monkeypatch):
     monkeypatch.setattr(module, "exponential_coin", coin)
     monkeypatch.setattr(module, "_accepted", only_once)
     found, _ = distribution(run, left=Fraction(1, 10**9))
-    kept = 1 - found.pop("again", 0)
+    accepted = 1 - found.pop("again", 0)
     weights = [math.exp((score - max(scores)) / scale) for score in scores]
-    shares = [float(found[position] / kept) for position in range(len(scores))]
+    shares = [float(found[position] / accepted) for position in range(len(scores))]
     np.testing.assert_allclose(shares, np.array(weights) / sum(weights), rtol=1e-6)
 
 

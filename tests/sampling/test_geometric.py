@@ -147,7 +147,7 @@ def test_the_radius_of_joint_noise(blocks, scale, monkeypatch):
     for radius in {*range(5 * unit), *range(max(touched - 50, 0), touched + 50), 3 * touched, 40 * touched}:
         accepted.append(0.0)
         assert common_radius(scale, blocks, Bits(0)) == radius
-        # The tangent lies above everywhere, so the ratio with which a radius is kept is a probability.
+        # The tangent lies above everywhere, so the ratio with which a radius is accepted is a probability.
         assert accepted[-1] <= 0
         exact = math.fsum(math.log(ball.points(radius * m // unit)) for ball, m in blocks) - radius / (scale * unit)
         logs.append(float(-radius * (1 / (scale * unit) - slope)) + accepted[-1] - exact)

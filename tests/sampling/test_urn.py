@@ -90,8 +90,8 @@ def test_distribution_by_enumeration(rows, digits, steps, draws):
 
     found, left = distribution(run, left=Fraction(0))
     assert left == 0
-    kept = 1 - found.pop("again", Fraction(0))
-    assert {table: p / kept for table, p in found.items()} == product_of_rows(rows, digits, steps, draws)
+    accepted = 1 - found.pop("again", Fraction(0))
+    assert {table: p / accepted for table, p in found.items()} == product_of_rows(rows, digits, steps, draws)
 
 
 def test_many_rows_have_the_stated_distribution_and_share_their_calls(monkeypatch):
