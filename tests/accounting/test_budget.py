@@ -1,5 +1,6 @@
 """What releases cost against each kind of limit, by every way of adding up."""
 
+import contextlib
 import math
 from decimal import Decimal, Inexact
 from fractions import Fraction
@@ -44,14 +45,6 @@ def spent(limit, *releases, adaptive=True):
     return dict(folded(limit, costs, adaptive=adaptive)._iterate_amounts())
 
 
-def test_decimal_numbers_add_up_as_they_are_written_or_are_an_error():
-    assert sum([as_decimal(0.1)] * 10) == 1
-    assert as_decimal(0.1) + as_decimal(0.2) == as_decimal(0.3)
-    assert as_decimal(1e-7) * 10 == as_decimal(1e-6)
-    with pytest.raises(Inexact):
-        EXACT.add(Decimal("1e900"), Decimal("1e-900"))
-
-
 @pytest.mark.parametrize(
     ("limit", "guarantee", "expected"),
     [
@@ -62,26 +55,20 @@ def test_decimal_numbers_add_up_as_they_are_written_or_are_an_error():
         (TruncatedCDP(rho=1, omega=5), TruncatedCDP(rho=0.05, omega=9), 0.05),
         (ZeroCDP(rho=1), PureDP(epsilon=0.2), 0.02),
         (PureDP(epsilon=1), PureDP(epsilon=0.2), 0.2),
+        # These imply nothing.
+        (RenyiDP(order=4, epsilon=1), RenyiDP(order=3, epsilon=0.3), None),
+        (RenyiDP(order=4, epsilon=1), ApproxDP(epsilon=0.1, delta=1e-9), None),
+        (ZeroCDP(rho=1), TruncatedCDP(rho=0.05, omega=4), None),
+        (PureDP(epsilon=1), ZeroCDP(rho=0.1), None),
     ],
 )
 def test_what_a_guarantee_costs(limit, guarantee, expected):
-    (composition_rule,) = spent(limit, (guarantee, None)).values()
-    assert float(composition_rule[0].spent) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("limit", "guarantee"),
-    [
-        (RenyiDP(order=4, epsilon=1), RenyiDP(order=3, epsilon=0.3)),
-        (RenyiDP(order=4, epsilon=1), ApproxDP(epsilon=0.1, delta=1e-9)),
-        (TruncatedCDP(rho=1, omega=5), TruncatedCDP(rho=0.05, omega=4)),
-        (ZeroCDP(rho=1), TruncatedCDP(rho=0.05, omega=4)),
-        (PureDP(epsilon=1), ZeroCDP(rho=0.1)),
-    ],
-)
-def test_a_guarantee_that_implies_nothing_is_refused(limit, guarantee):
-    with pytest.raises(ArgumentError, match="does not follow"):
-        cost_of(limit, guarantee, None, adaptive=True)
+    if expected is None:
+        with pytest.raises(ArgumentError, match="does not follow"):
+            cost_of(limit, guarantee, None, adaptive=True)
+    else:
+        ((amount,),) = spent(limit, (guarantee, None)).values()
+        assert float(amount.spent) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_mechanism_costs_its_own_divergence():
@@ -100,16 +87,11 @@ def test_divergences_of_an_approximate_limit_convert_back_to_it():
     assert leak.limit == Fraction(1, 2_000_000)
     assert leak.spent == 0
     assert float(amount.spent) == pytest.approx(MECHANISM.renyi(order), rel=2e-3)
-
-
-def test_a_bare_guarantee_leaks_its_delta():
+    # A bare guarantee leaks its delta.
     amount, leak = spent(LIMIT, (ApproxDP(epsilon=0.1, delta=1e-7), None))["divergences"]
-    order = float(amount.label.rsplit(" ", 1)[1])
     assert leak.spent == as_decimal(1e-7)
     assert float(amount.spent) == pytest.approx(min(0.1, order * 0.01 / 2), rel=2e-3)
-
-
-def test_many_small_releases_cost_less_by_divergences_than_by_sums():
+    # Many small releases cost less by divergences than by sums.
     rules = spent(LIMIT, *[(GUARANTEE, MECHANISM)] * 20)
     assert max(amount.share for amount in rules["divergences"]) < 1 < max(amount.share for amount in rules["basic"])
 
@@ -127,43 +109,36 @@ def test_fixed_releases_are_added_up_by_the_tightest_way():
     assert optimal.share > best.share
 
 
-ENDS = [0.0, 5e-324, 1e-300, 1e-160, 1e-9, 1.0, 800.0, 1e6, 1e160, 1e300, 1.7e308]
+# Guarantees at the ends of the doubles; each limit is spent by every 19th of them, and by itself.
+ENDS = [5e-324, 1e-160, 1e-9, 1.0, 800.0, 1e160, 1.7e308]
 GUARANTEES = [
-    *[ApproxDP(epsilon=e, delta=d) for e in ENDS for d in (5e-324, 1e-9, 0.5)],
-    *[PureDP(epsilon=e) for e in ENDS if e > 0],
-    *[ZeroCDP(rho=e) for e in ENDS if e > 0],
-    *[TruncatedCDP(rho=e, omega=3.0) for e in ENDS if e > 0],
-    *[RenyiDP(order=o, epsilon=e) for e in ENDS if e > 0 for o in (1.0, 2.0, 1e9)],
+    *(ApproxDP(epsilon=e, delta=d) for e in (0.0, *ENDS) for d in (5e-324, 0.5)),
+    *(kind for e in ENDS for kind in (PureDP(epsilon=e), ZeroCDP(rho=e), TruncatedCDP(rho=e, omega=3.0))),
+    *(RenyiDP(order=o, epsilon=e) for e in ENDS for o in (1.0, 2.0, 1e9)),
 ]
 LIMITS = [
-    *[ApproxDP(epsilon=e, delta=d) for e in ENDS for d in (5e-324, 1e-6, 0.9)],
-    *[
-        kind
-        for e in (1e-300, 1.0, 1e300)
-        for kind in (PureDP(epsilon=e), ZeroCDP(rho=e), RenyiDP(order=2.0, epsilon=e))
-    ],
+    *(ApproxDP(epsilon=e, delta=d) for e in (0.0, 1e-300, 1.0, 1000.0, 1e300) for d in (5e-324, 0.5)),
+    *(kind for e in (1e-300, 1e300) for kind in (PureDP(epsilon=e), ZeroCDP(rho=e), RenyiDP(order=2.0, epsilon=e))),
 ]
 
 
 @pytest.mark.parametrize("adaptive", [True, False])
 @pytest.mark.thorough
 def test_guarantees_of_every_size_are_admitted_or_refused(adaptive):
-    """Found by review: an epsilon of 0 did not end, (1000, 0.5) was no double. Each pair of a limit and a guarantee."""
-    admitted, step = 0, 31 if adaptive else 93
-    for i, limit in enumerate(LIMITS):
-        for guarantee in [*GUARANTEES[i % step :: step], *([limit] if adaptive else [])]:
+    """Found by review: an epsilon of 0 did not end, (1000, 0.5) was no double."""
+    admitted = 0
+    for i, limit in enumerate(LIMITS if adaptive else LIMITS[1::3]):
+        for guarantee in [*GUARANTEES[i % 19 :: 19], *([limit] if adaptive else [])]:
             ledger = Ledger(limit, adaptive=adaptive)
-            try:
+            with contextlib.suppress(ArgumentError, BudgetError):
                 ledger.spend(guarantee, what="hair")
                 ledger.spend(guarantee, what="hair")
-            except (ArgumentError, BudgetError):
-                pass
             if ledger.entries():
                 admitted += 1
                 assert all(left >= 0 for left in ledger.left.values())
             if guarantee == limit and isinstance(guarantee, ApproxDP):
                 assert len(ledger.entries()) == 1
-    assert admitted > (30 if adaptive else 5)
+    assert admitted > (15 if adaptive else 2)
 
 
 def test_a_guarantee_of_epsilon_zero_costs_its_delta_alone():
@@ -175,8 +150,8 @@ def test_a_guarantee_of_epsilon_zero_costs_its_delta_alone():
             ledger.spend(ApproxDP(epsilon=0, delta=1e-7), what="hair")
 
 
-@pytest.mark.parametrize("epsilon", [1e-15, 1e-9, 1e-3, 1.0, 30.0, 1000.0, 1e12])
-@pytest.mark.parametrize("delta", [1e-30, 1e-6, 0.5])
+@pytest.mark.parametrize("epsilon", [1e-15, 1e-3, 1.0, 30.0, 1e12])
+@pytest.mark.parametrize("delta", [1e-30, 0.5])
 def test_the_budget_of_divergences_keeps_the_limit(epsilon, delta):
     """Oracle: the conversion of P1 Lemma 3 with 60 digits. No rounding is on the unsafe side."""
     limit = ApproxDP(epsilon=epsilon, delta=delta)
@@ -190,24 +165,12 @@ def test_the_budget_of_divergences_keeps_the_limit(epsilon, delta):
                 assert implied <= mpmath.mpf(epsilon)
 
 
-@pytest.mark.parametrize("releases", [1, 3, 20])
-def test_the_best_order_is_rounded_up(releases):
-    """Oracle: the least conversion over the kept orders with 60 digits."""
-    cost = cost_of(LIMIT, GUARANTEE, MECHANISM, adaptive=False)
-    (spent_there,) = spent(LIMIT, *[(GUARANTEE, MECHANISM)] * releases, adaptive=False)["best order"]
-    with mpmath.workdps(60):
-        implied = []
-        for order in (1 + 2.0 ** (k / 2) for k in range(-6, 19)):
-            o, d = mpmath.mpf(order), mpmath.mpf(LIMIT.delta)
-            divergence = releases * mpmath.mpf(cost[f"order {order:g}"])
-            implied.append(divergence + mpmath.log(o - 1) - (mpmath.log(d) + o * mpmath.log(o)) / (o - 1))
-        assert 0 <= mpmath.mpf(str(spent_there.spent)) - min(implied) < 1e-12
-
-
 def test_sums_are_exact_from_the_smallest_to_the_largest_double():
     costs = [{"epsilon": value} for value in (1.7e308, 5e-324, 0.1, 1.7e308, 2.0**-1074)]
     total = folded(LIMIT, costs)
     assert Fraction(total.sum("epsilon")) == 2 * Fraction("1.7e308") + 2 * Fraction("5e-324") + Fraction("0.1")
+    with pytest.raises(Inexact):
+        EXACT.add(Decimal("1e900"), Decimal("1e-900"))
     # A number that one release lacks has no sum.
     assert folded(LIMIT, [*costs, {"delta": 0.1}]).sum("epsilon") is None
     assert folded(LIMIT, []).sum("delta") == 0
@@ -244,10 +207,9 @@ def different(n, delta=1e-9):
     return [(ApproxDP(epsilon=0.05 + 0.001 * i, delta=delta * (1 + i / n)), None) for i in range(n)]
 
 
-@pytest.mark.parametrize("delta", [1e-9, 1e-4])
-def test_deltas_are_composed_apart_from_epsilons(delta):
+def test_deltas_are_composed_apart_from_epsilons():
     """Oracle: the composition of the pairs as they are. Two guarantees of one epsilon need one part."""
-    guarantees = [*different(20, delta), *different(20, delta / 7)]
+    guarantees = [*different(20, 1e-4), *different(20, 1e-4 / 7)]
     limit = ApproxDP(epsilon=50, delta=0.01)
     found = spent(limit, *guarantees, adaptive=False)["optimal composition"][0]
     pairs = tuple((Bounded(guarantee.epsilon, guarantee.delta), 1) for guarantee, _ in guarantees)

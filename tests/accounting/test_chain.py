@@ -5,20 +5,16 @@ import json
 import pickle
 import shutil
 import sqlite3
-import statistics
 import subprocess
 import sys
-import threading
-import time
 from contextlib import closing
 
 import pytest
 
-from pymc_dirdp.accounting.budget import as_decimal
-from pymc_dirdp.accounting.entries import next_row
+from pymc_dirdp.accounting.entries import Entry, next_row
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
-from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
+from pymc_dirdp.privacy.guarantees import ApproxDP
 
 LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
 TENTH = ApproxDP(epsilon=0.1, delta=1e-7)
@@ -95,7 +91,7 @@ inside.wait()
 """
 
 
-@pytest.mark.parametrize("where", ["memory", "file", "file that a thread uses"])
+@pytest.mark.parametrize("where", ["memory", "file that a thread uses"])
 def test_a_fork_spends_nothing_twice(path, where):
     before = READING if "thread" in where else ""
     child, parent = in_a_process(FORK.format(path=None if where == "memory" else str(path), before=before))
@@ -121,9 +117,7 @@ def test_the_path_is_resolved_once(tmp_path, monkeypatch):
         with pytest.raises(BudgetError):
             each.spend(TENTH, what="hair")
     assert list((tmp_path / "second").iterdir()) == []
-
-
-def test_a_symbolic_link_that_is_turned_is_not_followed(tmp_path):
+    # A symbolic link that is turned is not followed.
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "first.db")
     ledger = Ledger(TENTH, link)
@@ -182,39 +176,21 @@ def test_an_older_copy_is_not_taken_for_the_present(ledger, path, tmp_path):
         ("; ".join(f"UPDATE entries {change}" for change in SWAP), 1),
         ("DELETE FROM entries WHERE number = 1", 1),
         ("DELETE FROM entries WHERE number = 2", 2),
-        ("DELETE FROM entries WHERE number = 3", 3),
         (replaced(2, "eyes", "nothing"), 2),
-        (replaced(1, '"recorded": "2', '"recorded": "1'), 1),
         (replaced(2, '"epsilon": 0.1', '"epsilon": 0.01'), 2),
-        (replaced(2, ":", " :"), 2),
-        (replaced(2, ", ", ","), 2),
-        (replaced(3, "ApproxDP", "PureDP"), 3),
-        (replaced(3, '"kind": "ApproxDP", "epsilon": 0.1', '"kind": "ApproxDP", "epsilon": 0.2'), 3),
-        (replaced(1, "null", "1"), 1),
         (replaced(1, "}", ', "more": 1}'), 1),
-        (replaced(2, "{", '{"number": 2, '), 2),
         ("UPDATE entries SET text = '{}' WHERE number = 1", 1),
         ("UPDATE entries SET text = '" + "[" * 5000 + "' WHERE number = 2", 2),
-        ("UPDATE entries SET text = '[' WHERE number = 2", 2),
-        ("UPDATE entries SET text = '' WHERE number = 2", 2),
         (replaced(2, '"epsilon": 0.1', '"epsilon": 1e999'), 2),
-        (replaced(2, '"epsilon": 0.1', '"epsilon": NaN'), 2),
-        (replaced(2, '"epsilon": 0.1', '"epsilon": -0.1'), 2),
-        (replaced(2, '"epsilon": 0.1', '"epsilon": ' + "9" * 400), 2),
-        (replaced(2, "basic", "divergences"), 2),
         ("UPDATE entries SET hash = hash || 'a' WHERE number = 2", 2),
         ("UPDATE entries SET hash = x'ff' WHERE number = 2", 2),
-        (replaced(2, '"reserved": false', '"reserved": true'), 2),
         (replaced(2, '"uses": null', '"uses": 1'), 2),
-        (replaced(2, '"number": 2', '"number": 3'), 2),
         ("UPDATE entries SET text = x'ff' WHERE number = 2", 2),
         ("UPDATE entries SET text = CAST(text AS BLOB) WHERE number = 2", 2),
         ("UPDATE entries SET number = 10 - number", 1),
         ("INSERT INTO entries SELECT 0, text, hash FROM entries LIMIT 1", 1),
-        ("INSERT INTO entries SELECT -9223372036854775807, text, hash FROM entries LIMIT 1", 1),
         ("INSERT INTO entries SELECT 4, text, hash FROM entries LIMIT 1", 4),
         ("UPDATE ledger SET number = 2", 3),
-        ("UPDATE ledger SET number = 4", 4),
         ("UPDATE ledger SET number = 'three'", 3),
         ("UPDATE ledger SET hash = hash || 'a'", 3),
     ],
@@ -226,25 +202,21 @@ def test_every_change_is_found(ledger, path, statement, number):
         with pytest.raises(LedgerError, match=rf"damaged from entry {number} on: ") as error:
             use()
     # What says nothing is distinguished from what was changed.
-    if "'nothing'" in statement or "'{}'" in statement:
-        assert ("it cannot be parsed" if "'{}'" in statement else "it or the order of the entries was changed") in str(
-            error.value
-        )
+    if "'nothing'" in statement:
+        assert "it or the order of the entries was changed" in str(error.value)
+    elif "'{}'" in statement:
+        assert "it cannot be parsed" in str(error.value)
 
 
 @pytest.mark.parametrize(
     "statement",
     [
         "UPDATE ledger SET text = replace(text, '1.0', '9.0')",
-        "UPDATE ledger SET text = replace(text, 'replace-one', 'add-remove')",
-        """UPDATE ledger SET text = replace(text, '"unit": null', '"unit": "household"')""",
         "UPDATE ledger SET text = replace(text, 'true', 'false')",
-        "UPDATE ledger SET text = replace(text, ':', ' :')",
         """UPDATE ledger SET text = replace(text, '"identity": "', '"identity": null, "x": "')""",
         "UPDATE ledger SET text = substr(text, 1, length(text) - 36) || '" + "null}" + "'",
         "DELETE FROM ledger",
         "INSERT INTO ledger SELECT * FROM ledger",
-        "CREATE VIEW more AS SELECT * FROM entries",
     ],
 )
 def test_the_header_does_not_change(ledger, path, statement):
@@ -252,16 +224,22 @@ def test_the_header_does_not_change(ledger, path, statement):
     for use in (ledger._verified, lambda: ledger.spend(TENTH, what="hair")):
         with pytest.raises(LedgerError):
             use()
-    # The chain begins with the header, so another header is not believed by anyone who opens the file with it either.
-    for limit, options in (
-        (LIMIT, {}),
-        (ApproxDP(epsilon=9.0, delta=1e-6), {}),
-        (LIMIT, {"adjacency": "add-remove"}),
-        (LIMIT, {"unit": "household"}),
-        (LIMIT, {"adaptive": False}),
-    ):
+    # The chain begins with the header, so it is not believed by those who open the file with the other header either.
+    for limit, options in ((LIMIT, {}), (ApproxDP(epsilon=9.0, delta=1e-6), {}), (LIMIT, {"adaptive": False})):
         with pytest.raises(LedgerError):
             Ledger(limit, path, **options)
+
+
+def with_trigger(monkeypatch, ledger, trigger, connection_of=lambda connection: connection):
+    """Each connection of the ledger begins with a trigger of its own."""
+    connected = type(ledger._store)._connect
+
+    def cursed(store):
+        connection = connected(store)
+        connection.execute(trigger)
+        return connection_of(connection)
+
+    monkeypatch.setattr(type(ledger._store), "_connect", cursed)
 
 
 @pytest.mark.parametrize(
@@ -276,20 +254,12 @@ def test_the_header_does_not_change(ledger, path, statement):
 @pytest.mark.parametrize("kind", ["", "TEMP"])
 def test_a_trigger_is_noticed_before_anything_is_durable(ledger, path, body, kind, monkeypatch):
     """A trigger of the file is refused at once. One of the connection stands for anything else that changes rows."""
-    head = ledger.head
-    trigger = f"CREATE {kind} TRIGGER thief AFTER INSERT ON main.entries BEGIN {body}; END"
+    head, place = ledger.head, "main.entries" if kind else "entries"
+    trigger = f"CREATE {kind} TRIGGER thief AFTER INSERT ON {place} BEGIN {body}; END"
     if kind:
-        # The body of a temporary trigger may name another database only without a prefix.
-        connected = type(ledger._store)._connect
-
-        def cursed(store):
-            connection = connected(store)
-            connection.execute(trigger)
-            return connection
-
-        monkeypatch.setattr(type(ledger._store), "_connect", cursed)
+        with_trigger(monkeypatch, ledger, trigger)
     else:
-        edit(path, trigger.replace("main.", ""))
+        edit(path, trigger)
     with pytest.raises(LedgerError, match=r"such as a trigger|from entry 4 on"):
         ledger.spend(TENTH, what="teeth")
     monkeypatch.undo()
@@ -297,33 +267,25 @@ def test_a_trigger_is_noticed_before_anything_is_durable(ledger, path, body, kin
     assert ledger._verified() == head
 
 
+class Liar:
+    """A connection that reports another number of changes than there were."""
+
+    def __init__(self, connection):
+        self._connection, self._changes = connection, 0
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    @property
+    def total_changes(self):
+        self._changes += 2
+        return self._changes
+
+
 def test_the_row_is_read_back(ledger, monkeypatch):
     """Without the count of changes, which a connection could report wrongly, the rows themselves still tell."""
-    connected = type(ledger._store)._connect
-    head = ledger.head
-
-    class Liar:
-        def __init__(self, connection):
-            self._connection = connection
-            self._changes = 0
-
-        def __getattr__(self, name):
-            return getattr(self._connection, name)
-
-        @property
-        def total_changes(self):
-            self._changes += 2
-            return self._changes
-
-    def cursed(store):
-        connection = connected(store)
-        connection.execute(
-            "CREATE TEMP TRIGGER thief AFTER INSERT ON main.entries BEGIN"
-            " DELETE FROM entries WHERE number = NEW.number; END"
-        )
-        return Liar(connection)
-
-    monkeypatch.setattr(type(ledger._store), "_connect", cursed)
+    head, body = ledger.head, "DELETE FROM entries WHERE number = NEW.number"
+    with_trigger(monkeypatch, ledger, f"CREATE TEMP TRIGGER thief AFTER INSERT ON main.entries BEGIN {body}; END", Liar)
     with pytest.raises(LedgerError, match="entry 4 on: there are 3 of 4 entries"):
         ledger.spend(TENTH, what="teeth")
     monkeypatch.undo()
@@ -367,24 +329,13 @@ def test_what_a_rewriter_of_the_whole_file_can_still_do(ledger, path):
     [
         {"reserved": True, "uses": 1},
         {"uses": 1},
-        {"uses": 2},
-        {"uses": "one"},
-        {"uses": True},
-        {"reserved": 2},
         {"number": 3},
         {"cost": {}},
-        {"cost": {"epsilon": 0, "delta": 0.0}},
         {"cost": {"epsilon": -0.1, "delta": 0.0}},
         {"what": 5},
-        {"guarantee": {"kind": "ApproxDP", "epsilon": 0.1}},
         {"guarantee": {"kind": "os.system", "epsilon": 0.1}},
-        {"guarantee": None},
         {"groups": [["p"], "q"]},
-        {"contribution": 0},
-        {"contribution": 1.5},
         {"min_count": 5},
-        {"composition_rule": 5},
-        {"digest": ["x"]},
         {"more": 1},
     ],
 )
@@ -405,8 +356,8 @@ def test_a_reservation_is_used_once_by_a_rewriter_too(path):
         Ledger(LIMIT, path)
 
 
-@pytest.mark.parametrize("composition_rule", [None, "epsilons", "divergences"])
-@pytest.mark.parametrize("cost", [{"hair": 0.1}, {"divergence": 0.1}, {"epsilon": 0.0, "delta": 0.0}])
+@pytest.mark.parametrize("composition_rule", [None, "epsilons"])
+@pytest.mark.parametrize("cost", [{"hair": 0.1}, {"divergence": 0.1}])
 def test_entries_that_do_not_add_up_are_damage_and_no_lack_of_budget(ledger, path, composition_rule, cost):
     facts = {"cost": cost, "composition_rule": composition_rule}
     rewritten(path, lambda texts: [with_facts(texts[0], **facts), *texts[1:]])
@@ -459,37 +410,17 @@ def test_another_version_is_refused(path):
         Ledger(LIMIT, path)
 
 
-def test_threads_and_processes_see_each_other(ledger, path):
-    """An open ledger reads what others have added since, and compares its hashes."""
-    other = Ledger(LIMIT, path)
-    for i in range(3):
-        other.spend(TENTH, what=f"other {i}")
-        assert ledger.left == other.left
-        ledger.spend(TENTH, what=f"this {i}")
-    threads = [threading.Thread(target=lambda: other.spend(PureDP(epsilon=1e-9), what="thread")) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [entry.number for entry in ledger.entries()] == list(range(1, 14))
-    assert ledger._verified() == other._verified()
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize("adaptive", [True, False])
-def test_a_release_costs_the_same_after_ten_and_after_thousands(adaptive):
-    """In memory, so that the disk does not decide; the median time of 30 releases, of the processor."""
-    ledger = Ledger(ApproxDP(epsilon=1000.0, delta=1e-3), adaptive=adaptive)
-    small, many = ApproxDP(epsilon=0.01, delta=1e-9), 1_500 if adaptive else 300
-
-    def spend():
-        before = time.process_time()
-        ledger.spend(small, what="hair")
-        return time.process_time() - before
-
-    times = [spend() for _ in range(many + 30)]
-    assert statistics.median(times[-30:]) < 3 * statistics.median(times[10:40])
-    if adaptive:
-        cost = ledger.entries()[0].cost
-        summed = [float((many + 30) * as_decimal(cost[name])) for name in ("divergence", "divergence leak")]
-        assert list(ledger.spent.values()) == summed
+def test_a_release_reads_no_more_entries_after_many(path, adaptive, monkeypatch):
+    """An open ledger reads what others have added since, and compares its hashes."""
+    ledger, other = (Ledger(ApproxDP(epsilon=9.0, delta=1e-3), path, adaptive=adaptive) for _ in range(2))
+    read, from_text, few = [], Entry.from_text, []
+    monkeypatch.setattr(Entry, "from_text", lambda text: read.append(text) or from_text(text))
+    for _ in range(15):
+        for one in (ledger, other):
+            read.clear()
+            one.spend(TENTH, what="hair")
+            few.append(len(read))
+    # One of the other ledger, and its own.
+    assert few == [1, *[2] * 29]
+    assert ledger._verified() == other._verified()

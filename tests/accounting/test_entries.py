@@ -46,10 +46,10 @@ def test_the_text_of_an_entry():
 
 
 def test_no_edit_of_a_text_is_read_as_what_it_was():
-    """4,000 edits of one to three characters: an error of the known kinds, or what the text says now."""
+    """2,000 edits of one to three characters: an error of the known kinds, or what the text says now."""
     draw, different = random.Random(5), 0
     for line in (FULL, Header(ENDLESS, True, "replace-one", "person", "0" * 32)):
-        for _ in range(2000):
+        for _ in range(1000):
             text = list(line.text)
             for _ in range(draw.randint(1, 3)):
                 at = draw.randrange(len(text))
@@ -68,7 +68,7 @@ def test_no_edit_of_a_text_is_read_as_what_it_was():
             assert read.text == edited
             assert read != line or edited == line.text
             different += 1
-    assert different > 40
+    assert different > 20
 
 
 def test_a_cost_that_is_no_cost_is_refused_and_a_reservation_uses_no_other():
@@ -79,19 +79,14 @@ def test_a_cost_that_is_no_cost_is_refused_and_a_reservation_uses_no_other():
         Entry(1, "now", "hair", GUARANTEE, {"epsilon": 0.1}, reserved=True, uses=1)
 
 
-@pytest.mark.parametrize("text", ["", "[", "null", "3", "[]", "{}", '{"number": 1}', b"{}", None, 5, "[" * 5000])
-def test_what_is_no_entry_is_none(text):
-    for kind in (Entry, Header):
-        with pytest.raises(PARSE_ERRORS):
-            kind.from_text(text)
-
-
-def test_a_header_with_another_identity_than_a_ledger_has_is_refused():
+def test_a_header_with_another_identity_than_a_ledger_has_and_other_texts_are_refused():
     text = Header(GUARANTEE, True, "replace-one", None, "0" * 32).text
     assert Header.from_text(text).identity == "0" * 32
-    for wrong in ("0" * 31, "G" * 32, ""):
-        with pytest.raises(PARSE_ERRORS):
-            Header.from_text(json.dumps(json.loads(text) | {"identity": wrong}))
+    edited = [json.dumps(json.loads(text) | {"identity": wrong}) for wrong in ("0" * 31, "G" * 32, "")]
+    for wrong in (*edited, "", "[", "null", "3", "[]", "{}", '{"number": 1}', b"{}", None, 5, "[" * 5000):
+        for kind in (Entry, Header):
+            with pytest.raises(PARSE_ERRORS):
+                kind.from_text(wrong)
 
 
 def test_a_receipt_is_a_ledger_a_number_and_a_hash():

@@ -24,6 +24,7 @@ from tests.planned import planned_sample
 
 LIMIT = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 TENTH = dirdp.ApproxDP(epsilon=0.1, delta=1e-7)
+TRUNCATED = dirdp.TruncatedCDP(rho=1.0, omega=4)
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -49,22 +50,6 @@ def test_spends_up_to_the_limit_and_no_further(ledger):
         ledger.spend(dirdp.PureDP(epsilon=1e-9), what="eyes")
     assert len(ledger.entries()) == 10
     assert ledger.spent == {"epsilon": 1.0, "delta": 1e-6}
-
-
-def test_rows_say_what_when_and_which_guarantee(ledger):
-    assert str(ledger).startswith("Ledger of (1, 1e-06)-differential privacy, replace-one")
-    assert "together" not in str(ledger)
-    ledger.spend(TENTH, what="Haarfarbe größer 日本語 <b>", unit="Haushalt")
-    together = "guarantee: (1, 1e-06)-differential privacy, of all of this together: epsilons and deltas are added"
-    assert together in str(ledger).splitlines()
-    (entry,) = ledger.entries()
-    assert entry.guarantee == TENTH
-    assert entry.recorded.endswith("+00:00")
-    assert "Haarfarbe größer 日本語 <b>" in str(ledger)
-    assert "日本語 &lt;b&gt;" in ledger._repr_html_()
-    assert "unit Haushalt" in str(ledger)
-    for text in (str(ledger), ledger._repr_html_()):
-        assert "0.1 of 1 spent, 0.9 left" in text
 
 
 def test_the_way_is_fixed_by_the_first_release(tmp_path):
@@ -98,118 +83,49 @@ def test_what_is_no_such_release_is_refused(ledger):
     assert ledger.entries() == ()
     with pytest.raises(dirdp.errors.ArgumentError, match="Expected limit to be a guarantee"):
         Ledger(1.0)
-
-
-@pytest.mark.parametrize("other", [TENTH, "budget.db"])
-def test_what_is_no_ledger_is_refused(other):
-    uses = (
-        lambda: dirdp.sample(TENTH, model(), ledger=other),
-        lambda: dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1), ledger=other),
-    )
-    for use in uses:
-        with pytest.raises(
-            dirdp.errors.ArgumentError, match=rf"ledger to be a Ledger, got an? {type(other).__name__}\. Create it once"
-        ):
-            use()
-
-
-def test_releases_are_recorded_before_they_are_drawn(ledger):
-    release = dirdp.sample(dirdp.ApproxDP(epsilon=0.6, delta=1e-7), model(), ledger=ledger)
-    assert release["posterior"]["p"].shape == (1, 1, 4)
-    (entry,) = ledger.entries()
-    assert entry.what == "p"
-    with pytest.raises(dirdp.errors.BudgetError):
-        dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-7), model(), ledger=ledger)
-    with pytest.raises(dirdp.errors.ArgumentError, match="do not compose"):
-        dirdp.sample(
-            dirdp.ApproxDP(epsilon=0.1, delta=1e-7), model(), ledger=ledger, adjacency="add-remove", n_records=9
-        )
-    assert len(ledger.entries()) == 1
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"ledger to be a Ledger, got a str\. Create it once"):
+        dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1), ledger="budget.db")
 
 
 @pytest.mark.thorough
-def test_what_depends_on_data_is_refused_after_the_charge_and_what_does_not_before(ledger):
+def test_what_depends_on_data_is_refused_after_the_charge_and_no_count_is_in_the_file(tmp_path, monkeypatch):
     """Otherwise the error is an answer about the data that nobody paid for."""
+    path = tmp_path / "budget.db"
+    ledger = Ledger(LIMIT, path)
     with pytest.raises(dirdp.errors.ArgumentError):
         planned_sample(TENTH, model(), sampler="slow", ledger=ledger)
     assert ledger.entries() == ()
-    with model() as broken:
-        pm.Multinomial("wrong", n=592, p=pm.Dirichlet("q", np.ones(2)), observed=[2, 2])
+    # Numbers of nine digits: a hash holds any number of three.
+    counts = [108_346_127, 286_912_553, 171_402_339]
+    with pm.Model() as broken:
+        pm.Multinomial("students", n=sum(counts), p=pm.Dirichlet("p", np.ones(3)), observed=counts)
+        pm.Multinomial("wrong", n=sum(counts), p=pm.Dirichlet("q", np.ones(2)), observed=[2, 2])
     with pytest.raises(dirdp.errors.DataError, match="The ledger has been charged"):
         dirdp.sample(TENTH, broken, ledger=ledger)
     assert len(ledger.entries()) == 1
-
-
-def test_nothing_is_released_when_nothing_is_recorded(tmp_path, monkeypatch):
-    ledger = Ledger(LIMIT, tmp_path / "budget.db")
-    drawn = []
-    monkeypatch.setattr(DirichletDrawing, "check", lambda *_: drawn.append(1))
-    (tmp_path / "budget.db").unlink()
-    with pytest.raises(dirdp.errors.LedgerError, match="missing"):
-        dirdp.sample(TENTH, model(), ledger=ledger)
-    assert drawn == []
-
-
-def test_no_count_is_in_the_file(tmp_path):
-    path = tmp_path / "budget.db"
-    # Numbers of nine digits: a hash holds any number of three.
-    counts = [108_346_127, 286_912_553, 171_402_339]
-    with pm.Model() as large:
-        pm.Multinomial("students", n=sum(counts), p=pm.Dirichlet("p", np.ones(3)), observed=counts)
-    dirdp.sample(TENTH, large, ledger=Ledger(LIMIT, path))
     saved = path.read_bytes()
     assert b"0.1" in saved
     for secret in (*counts, sum(counts)):
         assert str(secret).encode() not in saved
 
+    # Nothing is released where nothing is recorded.
+    monkeypatch.setattr(DirichletDrawing, "check", lambda *_: pytest.fail("drawn"))
+    path.unlink()
+    with pytest.raises(dirdp.errors.LedgerError, match="missing"):
+        dirdp.sample(TENTH, model(), ledger=ledger)
 
-@pytest.mark.parametrize("damage", ["truncated", "empty", "noise", "text"])
-def test_a_damaged_file_is_refused(tmp_path, damage):
+
+def test_a_damaged_file_is_refused(tmp_path):
     """`test_chain.py` has files whose rows were changed."""
     path = tmp_path / "budget.db"
     ledger = Ledger(LIMIT, path)
     ledger.spend(TENTH, what="hair")
     whole = path.read_bytes()
-    noise = random.Random(1).randbytes(len(whole))
-    path.write_bytes({"truncated": whole[: len(whole) // 2], "empty": b"", "noise": noise, "text": b"budget"}[damage])
-    uses = (lambda: Ledger(LIMIT, path), lambda: ledger.spend(TENTH, what="hair"), ledger.entries, ledger._verified)
-    for use in uses:
-        with pytest.raises(dirdp.errors.LedgerError, match=r"budget\.db"):
-            use()
-
-
-def test_another_limit_is_refused(tmp_path):
-    path = tmp_path / "budget.db"
-    Ledger(LIMIT, path)
-    for other in (
-        lambda: Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-6), path),
-        lambda: Ledger(dirdp.RenyiDP(order=2, epsilon=1.0), path),
-        lambda: Ledger(LIMIT, path, adaptive=False),
-        lambda: Ledger(LIMIT, path, adjacency="add-remove"),
-    ):
-        with pytest.raises(
-            dirdp.errors.LedgerError, match=r"is for \(\(1, 1e-06\)-differential privacy, replace-one\), not"
-        ):
-            other()
-
-
-def test_a_full_disk_records_nothing(tmp_path, monkeypatch):
-    """SQLite's own limit of pages raises the error that a full disk does."""
-    path = tmp_path / "budget.db"
-    ledger = Ledger(LIMIT, path)
-    ledger.spend(TENTH, what="hair")
-    connected = type(ledger._store)._connect
-
-    def full(store):
-        connection = connected(store)
-        connection.execute("PRAGMA max_page_count = 1")
-        return connection
-
-    monkeypatch.setattr(type(ledger._store), "_connect", full)
-    with pytest.raises(dirdp.errors.LedgerError, match="full"):
-        ledger.spend(TENTH, what="x" * 100_000)
-    monkeypatch.undo()
-    assert len(ledger.entries()) == 1
+    for damaged in (whole[: len(whole) // 2], b"", random.Random(1).randbytes(len(whole)), b"budget"):
+        path.write_bytes(damaged)
+        for use in (lambda: Ledger(LIMIT, path), lambda: ledger.spend(TENTH, what="hair"), ledger._verified):
+            with pytest.raises(dirdp.errors.LedgerError, match=r"budget\.db"):
+                use()
 
 
 def test_a_file_that_cannot_be_written_can_still_be_read(tmp_path, monkeypatch):
@@ -265,7 +181,7 @@ ledger = Ledger(ApproxDP(epsilon=epsilon, delta=delta), path)
 released = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 try:
     while True:
-        entry = ledger.spend(ApproxDP(epsilon=0.01, delta=1e-9), what=f"process {os.getpid()}")
+        entry = ledger.spend(ApproxDP(epsilon=0.05, delta=1e-9), what=f"process {os.getpid()}")
         os.write(released, f"{entry.number}\\n".encode())
 except BudgetError:
     pass
@@ -281,13 +197,13 @@ def start(path, out, limit, program=SPENDER, **options):
 def test_processes_never_pass_the_limit(tmp_path):
     path = tmp_path / "budget.db"
     # None exists at first: they race to make the file, too.
-    processes = [start(path, tmp_path / f"out{i}", LIMIT) for i in range(4)]
-    assert [process.wait(timeout=120) for process in processes] == [0] * 4
-    released = sorted(int(line) for i in range(4) for line in (tmp_path / f"out{i}").read_text().split())
+    processes = [start(path, tmp_path / f"out{i}", LIMIT) for i in range(2)]
+    assert [process.wait(timeout=120) for process in processes] == [0] * 2
+    released = sorted(int(line) for i in range(2) for line in (tmp_path / f"out{i}").read_text().split())
     alone = Ledger(LIMIT)
     with pytest.raises(dirdp.errors.BudgetError):  # noqa: PT012 - one process, until it is refused
         while True:
-            alone.spend(dirdp.ApproxDP(epsilon=0.01, delta=1e-9), what="alone")
+            alone.spend(dirdp.ApproxDP(epsilon=0.05, delta=1e-9), what="alone")
     assert released == list(range(1, len(alone.entries()) + 1))
     assert Ledger(LIMIT, path).left == alone.left
     assert list(tmp_path.glob("*.new")) == []
@@ -312,7 +228,7 @@ def test_what_came_out_is_recorded_even_if_the_process_is_killed(tmp_path, kills
     """With 200 kills, what goes wrong with one in 30 is missed once in a thousand times."""
     path, out = tmp_path / "budget.db", tmp_path / "out"
     rng = random.Random(4)
-    # No process comes to the end of it: 100,000 entries.
+    # No process comes to the end of it: 20,000 entries.
     limit = dirdp.ApproxDP(epsilon=1000.0, delta=0.5)
     Ledger(limit, path)
     with start(path, out, limit, NURSERY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as nursery:
@@ -361,46 +277,22 @@ class Gaining(LossCurves):
         return 0.0
 
 
-@pytest.mark.parametrize(
-    ("limit", "at"),
-    [
-        (dirdp.ApproxDP(epsilon=1.0, delta=1e-6), "renyi"),
-        (dirdp.RenyiDP(order=4, epsilon=1.0), "renyi"),
-        (dirdp.TruncatedCDP(rho=1.0, omega=4), "rho"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
-)
-def test_a_mechanism_that_loses_less_than_nothing_is_refused(limit, at):
-    ledger = Ledger(limit)
-    with pytest.raises(dirdp.errors.ArgumentError, match="below 0"):
-        ledger.spend(limit, what="hair", mechanism=Gaining(at))
-    assert ledger.entries() == ()
+def test_a_mechanism_that_loses_less_than_nothing_is_refused():
+    for limit, at in ((LIMIT, "renyi"), (dirdp.RenyiDP(order=4, epsilon=1.0), "renyi"), (TRUNCATED, "rho")):
+        ledger = Ledger(limit)
+        with pytest.raises(dirdp.errors.ArgumentError, match="below 0"):
+            ledger.spend(limit, what="hair", mechanism=Gaining(at))
+        assert ledger.entries() == ()
 
 
-def test_reservations_count_as_spent_until_a_release_uses_them(ledger):
-    reserved = ledger.reserve(TENTH, what="hair, each quarter", times=4, unit="record")
-    assert [entry.number for entry in reserved] == [1, 2, 3, 4]
-    assert ledger.spent == {"epsilon": 0.4, "delta": 4e-7}
-    assert ledger.using(1).spend(TENTH, what="hair, spring").uses == 1
-    assert ledger.spent == {"epsilon": 0.4, "delta": 4e-7}
-    # What a release leaves of its reservation can be spent again.
-    ledger.using(2).spend(dirdp.PureDP(epsilon=0.05), what="hair, summer")
-    assert ledger.spent == {"epsilon": 0.35, "delta": 3e-7}
-    assert "reserved: hair, each quarter (entries 3 to 4), which the guarantee covers" in str(ledger)
-    assert "hair, spring (as reserved in entry 1)" in str(ledger)
-    with pytest.raises(dirdp.errors.BudgetError):
-        ledger.spend(dirdp.ApproxDP(epsilon=0.66, delta=1e-8), what="eyes")
-    ledger._verified()
-
-
-@pytest.mark.parametrize("number", [1, 2, 5, 6])
-def test_a_reservation_is_used_once(ledger, number):
+def test_a_reservation_is_used_once(ledger):
     """Not a release, one that was used, the release that used it, or none."""
     ledger.spend(TENTH, what="eyes")
     ledger.reserve(TENTH, what="hair", times=3)
     ledger.using(2).spend(TENTH, what="hair")
-    with pytest.raises(dirdp.errors.ArgumentError, match=rf"Entry {number} of the ledger .* Open are: 3, 4\."):
-        ledger.using(number).spend(TENTH, what="hair")
+    for number in (1, 2, 5, 6):
+        with pytest.raises(dirdp.errors.ArgumentError, match=rf"Entry {number} of the ledger .* Open are: 3, 4\."):
+            ledger.using(number).spend(TENTH, what="hair")
     assert ledger.spent == {"epsilon": 0.4, "delta": 4e-7}
 
 
@@ -418,17 +310,20 @@ def test_reservations_fit_together_or_there_is_none(ledger):
 
 def test_a_sample_uses_a_reservation(ledger):
     ledger.reserve(TENTH, what="hair, next year", unit="record")
-    dirdp.sample(TENTH, model(), ledger=ledger.using(1))
+    release = dirdp.sample(TENTH, model(), ledger=ledger.using(1))
+    assert release["posterior"]["p"].shape == (1, 1, 4)
     assert ledger.spent["epsilon"] == 0.1
-    with pytest.raises(dirdp.errors.ArgumentError, match="Open are: none"):
-        dirdp.sample(TENTH, model(), ledger=ledger.using(1))
-    with pytest.raises(dirdp.errors.ArgumentError, match='unit="record"'):
-        Ledger(LIMIT).reserve(TENTH, what="hair")
-    with pytest.raises(dirdp.errors.ArgumentError, match="reservation to be an integer"):
-        ledger.using("1")
+    for wrong, words in (
+        (lambda: dirdp.sample(TENTH, model(), ledger=ledger.using(1)), "Open are: none"),
+        (lambda: dirdp.sample(TENTH, model(), ledger=ledger, adjacency="add-remove", n_records=9), "do not compose"),
+        (lambda: Ledger(LIMIT).reserve(TENTH, what="hair"), 'unit="record"'),
+        (lambda: ledger.using("1"), "reservation to be an integer"),
+        (lambda: ledger.reserve(TENTH, what="hair", unit="person"), "releases that are about unit='record'"),
+    ):
+        with pytest.raises(dirdp.errors.ArgumentError, match=words):
+            wrong()
+    assert [entry.what for entry in ledger.entries()] == ["hair, next year", "p"]
     assert repr(ledger.using(1)).endswith(").using(1)")
-    with pytest.raises(dirdp.errors.ArgumentError, match="releases that are about unit='record'"):
-        ledger.reserve(TENTH, what="hair", unit="person")
 
 
 @pytest.mark.parametrize("adaptive", [True, False])
@@ -437,10 +332,8 @@ def test_a_sample_uses_a_reservation(ledger):
     [
         (dirdp.PureDP(epsilon=1.0), dirdp.PureDP(epsilon=0.37), None),
         (dirdp.ZeroCDP(rho=0.5), dirdp.ZeroCDP(rho=0.125), None),
-        (dirdp.ZeroCDP(rho=0.5), dirdp.PureDP(epsilon=0.3), None),
         (dirdp.RenyiDP(order=3, epsilon=2.0), dirdp.RenyiDP(order=3, epsilon=0.5), None),
         (dirdp.ApproxDP(epsilon=1.0, delta=1e-5), dirdp.ApproxDP(epsilon=0.4, delta=1e-6), 1e-6),
-        (dirdp.ApproxDP(epsilon=1.0, delta=1e-5), dirdp.PureDP(epsilon=0.9), None),
     ],
 )
 def test_what_remains_is_admitted_and_a_little_more_is_not(limit, spent, delta, adaptive):
