@@ -28,11 +28,11 @@ def check(distribution, prior, n):
         assert found == pytest.approx(expectation(f, prior, n), rel=1e-9, abs=1e-13), name
 
 
-@pytest.mark.parametrize("n", [1, 255, 256, 257, 30_000])
+@pytest.mark.parametrize("n", [1, 255, 256, 3000])
 @pytest.mark.parametrize(
     "prior",
-    [[1.0, 1.0], [0.01, 4.0, 4.0], [0.5, 300.0], np.linspace(0.1, 6.4, 64)],
-    ids=["flat", "sparse", "uneven", "64"],
+    [[0.01, 4.0, 4.0], [0.5, 300.0], np.linspace(0.1, 6.4, 9)],
+    ids=["sparse", "uneven", "nine"],
 )
 def test_expectations_do_not_depend_on_how_counts_are_summed(prior, n):
     """Nine digits on both sides of 256, where blocks of counts become Gauss rules."""
@@ -78,13 +78,12 @@ def test_rows_share_the_records_and_equal_cells_their_nodes(n):
     assert sizes == [0, 1, 3]
 
 
-@pytest.mark.parametrize("n", [200, 3000])
-def test_many_distinct_priors_share_nodes_with_their_neighbours(n):
-    """500 distinct cells over four decades; neighbours within a few per cent share a distribution."""
-    prior = 10 ** np.random.default_rng(4).uniform(-2, 2, 500)
+def test_many_distinct_priors_share_nodes_with_their_neighbours():
+    """200 distinct cells over four decades; neighbours within a few per cent share a distribution."""
+    n, prior = 1000, 10 ** np.random.default_rng(4).uniform(-2, 2, 200)
     distribution = count_distribution(prior, n)
     assert len(np.unique(distribution.priors)) <= 64
-    assert distribution.weights.sum() == pytest.approx(500, rel=1e-12)
+    assert distribution.weights.sum() == pytest.approx(200, rel=1e-12)
     # The mean of a cell is linear in its prior, so it survives exactly.
     assert distribution.weights @ distribution.counts == pytest.approx(n, rel=1e-10)
     for name in ("second moment", "zero", "digamma"):

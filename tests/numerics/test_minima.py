@@ -11,16 +11,6 @@ def low_rank(n, rank, size, seed=0):
     return np.eye(n) + a @ a.T
 
 
-@pytest.mark.parametrize(("n", "rank", "size"), [(1, 1, 1.0), (30, 5, 1e3), (200, 200, 30.0)])
-def test_a_quadratic_is_minimised(n, rank, size):
-    matrix = low_rank(n, rank, size)
-    b = np.random.default_rng(1).normal(size=n)
-    found = minimised(
-        lambda x: (0.5 * float(x @ matrix @ x) - float(b @ x), matrix @ x - b), lambda *_: lambda v: v @ matrix, b, 1e-6
-    )
-    np.testing.assert_allclose(found, np.linalg.solve(matrix, b), atol=1e-6)
-
-
 def test_a_valley_that_is_not_convex_is_followed_to_its_end():
     def curvature(x, positive):
         # J'J of the residuals 10 (y - x^2) and 1 - x, twice, is the Gauss-Newton matrix of this function.

@@ -5,9 +5,17 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
-from scipy.special import gammaln, zeta
+from scipy.special import gammaln
 
-from pymc_dirdp.numerics.quadrature import _log_gamma_ratio, graded_breaks, integrate, nodes
+from pymc_dirdp.numerics.quadrature import (
+    _log_gamma_ratio,
+    coth_excess,
+    graded_breaks,
+    integrate,
+    legendre_excess,
+    log_legendre,
+    nodes,
+)
 
 BREAKS = np.array([-1.0, 0.2, 0.5, 3.0])
 
@@ -27,30 +35,19 @@ def test_polynomials_up_to_degree_27_are_exact_and_no_others(degree):
     assert integrate(lambda x: x**28, one_panel) != pytest.approx((3.0**29 + 1) / 29, rel=1e-13)
 
 
-@pytest.mark.parametrize("gap", [1e-150, 1e-8, 0.3, 1e6])
-@pytest.mark.parametrize("length", [1e-200, 0.3, 1e5])
-def test_panels_are_no_longer_than_their_distance_from_the_singularity(gap, length):
+@pytest.mark.parametrize("gap", [1e-150, 1e-8, 50.0])
+@pytest.mark.parametrize("length", [1e-200, 1e-6, 1e4])
+def test_panels_are_no_longer_than_their_distance_from_a_pole_which_keeps_thirteen_digits(gap, length):
     breaks = graded_breaks(gap, length)
-    assert breaks[0] == 0
-    assert breaks[-1] == length
+    assert (breaks[0], breaks[-1]) == (0, length)
     assert np.all(np.diff(breaks) > 0)
     assert np.all(np.diff(breaks) <= (gap + breaks[:-1]) * (1 + 1e-12))
     # And not many more than that takes: each panel is at least about half as long.
     assert len(breaks) - 1 <= 1 + math.log2(1 + length / gap)
-
-
-@pytest.mark.parametrize("gap", [1e-8, 1e-3, 1.0, 50.0])
-@pytest.mark.parametrize("length", [1e-6, 1.0, 1e4])
-def test_poles_at_the_gap_keep_thirteen_digits(gap, length):
-    """Oracles: the logarithm, and digamma with 60 digits for the pole that the curves have."""
-    breaks = graded_breaks(gap, length)
     assert integrate(lambda x: 1 / (gap + x), breaks) == pytest.approx(math.log1p(length / gap), rel=1e-13)
-    with mp.workdps(60):
-        exact = float(mp.psi(0, mp.mpf(gap) + mp.mpf(length)) - mp.psi(0, mp.mpf(gap)))
-    assert integrate(lambda x: zeta(2.0, gap + x), breaks) == pytest.approx(exact, rel=1e-13)
 
 
-@pytest.mark.parametrize("a", [1e-3, 0.5, 1.0, 3.7, 60.0])
+@pytest.mark.parametrize("a", [1e-3, 1.0, 60.0])
 def test_ratios_of_gamma_functions_with_fifty_digits(a):
     """With Stirling's series from 64 on, whose terms up to the fifth power are all seen at 65."""
     x = np.array([0.0, 1.0, 63.5, 64.5, 65.0, 66.0, 1e3, 1e9, 1e15])
@@ -65,3 +62,21 @@ def test_gamma_ratios_keep_the_smallest_priors(a):
     found = _log_gamma_ratio(np.array([0.0, 1.0, 100.0]), a)
     np.testing.assert_allclose(found, gammaln(np.array([0.0, 1.0, 100.0]) + a) - gammaln([1.0, 2.0, 101.0]), rtol=1e-12)
     assert found[0] > -np.log(a) - 0.01
+
+
+@pytest.mark.parametrize("u", [1e-300, 0.1, 8.0, 60.0])
+def test_ratios_of_legendre_polynomials_have_no_cancellation(u):
+    with mp.workdps(60):
+        x = mp.coth(mp.mpf(u) / 2)
+        values = [mp.mpf(1), x]
+        for n in range(2, 60):
+            values.append(((2 * n - 1) * x * values[-1] - (n - 1) * values[-2]) / n)
+        assert coth_excess(u) == pytest.approx(float(x - 1), rel=4e-16)
+        for n in (1, 2, 30, 59):
+            assert legendre_excess(n, u) == pytest.approx(float(values[n] / values[n - 1] - 1), rel=2e-15)
+            assert log_legendre(n, u) == pytest.approx(float(mp.log(values[n])), rel=2e-15)
+    # A late start is below the truth.
+    truth = legendre_excess(3000, u)
+    least = {8.0: 0.9, 60.0: 0.01}.get(u, 1 - 1e-15)
+    assert truth * least <= legendre_excess(3000, u, steps=100) <= truth * (1 + 1e-15)
+    assert legendre_excess(5, 800.0) == log_legendre(5, 2.0**1001) == log_legendre(0, u) == 0.0
