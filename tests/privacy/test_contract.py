@@ -84,6 +84,7 @@ class Range:
 
 
 P, Q = np.array([1, 2, 5, 7, 1]) / 16, np.array([4, 4, 1, 3, 4]) / 16
+R, S = np.array([5, 7, 4]) / 16, np.array([2, 9, 5]) / 16
 # Curves, their losses, and by how much a delta and a divergence may be too large.
 CASES = [
     *(
@@ -125,6 +126,13 @@ CASES = [
         lambda: sum_of(randomised(0.3, 4), erased(0.7, 0.4, 2), leaking(0.1, 1e-6)),
         0.02,
         1e-12,
+    ),
+    (
+        # Their curves cross, and the loss may go another way in each part: the bound lies above the truth.
+        Composition(((FiniteDistributions(np.log(P), np.log(Q)), 1), (FiniteDistributions(np.log(R), np.log(S)), 1))),
+        lambda: [sum_of(losses_of(*one), losses_of(*two)) for one in ((P, Q), (Q, P)) for two in ((R, S), (S, R))],
+        4.0,
+        1e-11,
     ),
     (Composition(((Bounded(0.1, 0.0), 10),)), lambda: randomised(0.1, 10), 0.02, math.inf),
     (

@@ -2,11 +2,10 @@
 
 import math
 
-import mpmath as mp
 import numpy as np
 import pytest
 
-from pymc_dirdp import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, papers
+from pymc_dirdp import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy import convert
@@ -21,16 +20,11 @@ from pymc_dirdp.privacy.curves import (
     rho_from_above,
 )
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
+from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from tests.oracles import normal_hockey_stick
 
 PAIR = DominatingPair(1.0, math.inf, 0.1)
 MECHANISM = DirichletMechanism([5, 5], 0.3)
-
-
-@pytest.mark.parametrize("other", ["epsilon", 1.0, None, ApproxDP])
-def test_what_is_no_guarantee_is_refused(other):
-    with pytest.raises(ArgumentError, match="guarantee"):
-        PAIR.satisfies(other)
 
 
 # The order with the best bound.
@@ -49,16 +43,7 @@ def test_best_orders_of_several_deltas_are_those_of_each_and_no_other_order_is_b
         assert epsilon_at(order, curves.renyi(order), delta) <= min(bounds) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("rho", [1e-6, 0.01, 40.0])
-@pytest.mark.parametrize("delta", [1e-3, 1e-200])
-def test_the_best_order_is_that_of_a_fine_grid(rho, delta):
-    orders = 1 + np.exp(np.linspace(-12, 22, 20_000))
-    bounds = orders * rho + np.log(orders - 1) - (math.log(delta) + orders * np.log(orders)) / (orders - 1)
-    order = best_order(lambda order: epsilon_at(order, order * rho, delta))
-    assert epsilon_at(order, order * rho, delta) <= max(0.0, bounds.min()) * (1 + 1e-6) + 1e-12
-
-
-@pytest.mark.parametrize("best", [1.0001, 1.5, 40.0, 1e6])
+@pytest.mark.parametrize("best", [1.0001, 40.0, 1e6])
 def test_the_best_order_is_found_beside_infinities(best):
     def bound(order):
         return math.log(order / best) ** 2 if 0.7 < (order - 1) / (best - 1) < 3 else math.inf
@@ -80,40 +65,17 @@ def test_the_best_order_is_at_an_end_or_never_exceeds_the_largest(largest):
 # From divergences to (epsilon, delta).
 
 
-def largest_log_delta(order, divergence, epsilon):
-    """The proof of P1 Lemma 3, by brute force and without its closed form.
-
-    `delta = E[(1 - exp(epsilon - L))+]` and `exp((order - 1) divergence) = E[exp((order - 1) L)]`, so the largest ratio
-    of the two integrands over the loss L is what one may infer.
-    """
-    with mp.workdps(30):
-        order, epsilon = mp.mpf(order), mp.mpf(epsilon)
-
-        def log_ratio(excess):
-            return mp.log(-mp.expm1(-excess)) - (order - 1) * excess
-
-        # The ratio is unimodal in the logarithm of the excess: three sections.
-        low, high = mp.mpf(-60), mp.mpf(60)
-        for _ in range(90):
-            third = (high - low) / 3
-            if log_ratio(mp.exp(low + third)) < log_ratio(mp.exp(high - third)):
-                low += third
-            else:
-                high -= third
-        return float(min(mp.mpf(0), log_ratio(mp.exp(low)) + (order - 1) * (mp.mpf(divergence) - epsilon)))
-
-
-@pytest.mark.parametrize("order", [1 + 1e-6, 1.7, 30.0, 1e5])
-@pytest.mark.parametrize(("divergence", "epsilon"), [(0.0, 0.4), (0.3, 2.0), (7.0, 7.5), (0.5, 0.0), (math.inf, 3.0)])
-def test_one_order_implies_what_its_proof_gives(order, divergence, epsilon):
-    exact = largest_log_delta(order, divergence, epsilon) if divergence < math.inf else 0.0
-    assert log_delta_at(order, divergence, epsilon) == pytest.approx(exact, rel=1e-9, abs=1e-12)
+@pytest.mark.parametrize("order", [1 + 1e-6, 1.7, 1e5])
+@pytest.mark.parametrize("divergence", [0.0, 7.0, math.inf])
+def test_an_epsilon_of_one_order_implies_its_delta(order, divergence):
+    """`tests/test_rounding.py` has the lemma with 60 digits."""
     for delta in (0.999, 0.1, 1e-300):
         back = epsilon_at(order, divergence, delta)
         assert back == (math.inf if divergence == math.inf else max(back, 0.0))
         if 0 < back < math.inf:
             # Both roundings are of the terms, which grow with the order.
             assert log_delta_at(order, divergence, back) == pytest.approx(math.log(delta), rel=1e-8, abs=5e-14 * order)
+    assert log_delta_at(order, math.inf, 3.0) == 0.0 >= log_delta_at(order, 7.0, 0.0)
 
 
 @pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
@@ -143,8 +105,12 @@ def test_what_is_implied_holds_on_the_exact_curve():
             assert MECHANISM.satisfies(convert(known, ApproxDP, delta=delta))
     pure = PureDP(epsilon=0.5)
     assert convert(pure, ZeroCDP).rho == 0.125
-    assert convert(pure, RenyiDP, order=100).epsilon == 0.5
-    assert convert(pure, ApproxDP, delta=1e-9).epsilon == 0.5
+    assert convert(pure, RenyiDP, order=100).epsilon == convert(pure, ApproxDP, delta=1e-9).epsilon == 0.5
+    # Never above P2 Lemma 1.
+    for rho, omega, delta in [(0.5, 3, 1e-6), (0.01, 50, 1e-3), (2, 100, 1e-9)]:
+        log = math.log(1 / delta)
+        lemma = rho + 2 * math.sqrt(rho * log) if log <= (omega - 1) ** 2 * rho else rho * omega + log / (omega - 1)
+        assert convert(TruncatedCDP(rho=rho, omega=omega), ApproxDP, delta=delta).epsilon <= lemma
 
 
 @pytest.mark.parametrize(
@@ -154,8 +120,6 @@ def test_what_is_implied_holds_on_the_exact_curve():
         (ApproxDP(epsilon=1, delta=1e-6), ApproxDP, {"delta": 1e-7}),
         (ApproxDP(epsilon=1, delta=1e-6), RenyiDP, {"order": 2}),
         (RenyiDP(order=2, epsilon=1), RenyiDP, {"order": 3}),
-        (RenyiDP(order=2, epsilon=1), ZeroCDP, {}),
-        (TruncatedCDP(rho=1, omega=3), ZeroCDP, {}),
         (TruncatedCDP(rho=1, omega=3), RenyiDP, {"order": 4}),
         (ZeroCDP(rho=1), PureDP, {}),
     ],
@@ -165,44 +129,7 @@ def test_what_does_not_follow_is_refused(known, kind, at):
         convert(known, kind, **at)
 
 
-def test_conversions_are_those_of_the_papers():
-    implied = convert(RenyiDP(order=8.0, epsilon=0.5), ApproxDP, delta=1e-6).epsilon
-    # P1 Equation 13, solved for delta at the epsilon that came out.
-    assert math.exp(7 * (0.5 - implied)) / 7 * (7 / 8) ** 8 == pytest.approx(1e-6, rel=1e-12)
-    # Never above P2 Lemma 1.
-    for rho, omega, delta in [(0.5, 3, 1e-6), (0.01, 50, 1e-3), (2, 100, 1e-9)]:
-        log = math.log(1 / delta)
-        lemma = rho + 2 * math.sqrt(rho * log) if log <= (omega - 1) ** 2 * rho else rho * omega + log / (omega - 1)
-        assert convert(TruncatedCDP(rho=rho, omega=omega), ApproxDP, delta=delta).epsilon <= lemma
-
-
-def test_the_example_of_the_errata():
-    """ERRATA, P2.5: three epsilons of one mechanism at delta = 1e-5, each larger than the next."""
-    orders = np.linspace(1.01, 1 + 4.95 / 0.3, 400).tolist()
-    published = [papers.p1_theorem_1(order=order, r=0.3, alpha_min=5).epsilon for order in orders]
-    for divergences, expected in ((published, 1.405), (MECHANISM.renyi(orders).tolist(), 0.9185)):
-        bounds = [epsilon_at(order, divergence, 1e-5) for order, divergence in zip(orders, divergences, strict=True)]
-        assert min(bounds) == pytest.approx(expected, abs=5e-4)
-    assert MECHANISM.epsilon(1e-5) == pytest.approx(0.79205, abs=1e-5)
-    assert papers.p2_theorem_2(delta=1e-5, alpha_min=5, r=0.3).epsilon > 1.406
-
-
 # The largest divergence over its order, from values of the divergence.
-
-
-def curve_of(p, q):
-    """The divergences of two finite distributions; each order that is asked for is noted."""
-    loss = np.log(p / q)
-
-    def renyi(order):
-        assert order >= 1
-        if order == math.inf:
-            return float(loss.max())
-        if order == 1:
-            return float(p @ loss)
-        return float(np.log(p @ np.exp((order - 1) * (loss - loss.max()))) / (order - 1) + loss.max())
-
-    return renyi
 
 
 @pytest.mark.parametrize("omega", [1.2, 3.0, 40.0, math.inf])
@@ -212,18 +139,16 @@ def test_rho_is_above_every_order_and_near(omega):
     # A rare and large loss makes D / order rise before it falls.
     random = [(rng.dirichlet([a, 1, 5, 5]) * 0.999 + 0.00025 for a in (0.3, 0.05)) for _ in range(8)]
     for p, q in (rising, *random):
-        curve = curve_of(p, q)
+        curve = FiniteDistributions(np.log(p), np.log(q))._renyi
         orders = 1 + np.geomspace(1e-6, min(omega, 1e4) - 1, 1000)
         exact = max(curve(order) / order for order in orders.tolist())
         assert exact * (1 - 1e-12) <= rho_from_above(curve, omega) <= exact * 1.01
-    # So that this sees more than the divergence at 1.
-    assert rho_from_above(curve_of(*rising), math.inf) > 5 * curve_of(*rising)(1.0)
     response = RandomisedResponse(0.8)
     assert response.rho(2.0) <= rho_from_above(response._renyi, math.inf) <= response.rho(2.0) * 1.003
     assert rho_from_above(lambda order: 0.0, omega) == 0.0
 
 
-@pytest.mark.parametrize("slope", [1e-3, 0.05, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("slope", [1e-3, 0.5, 3.0])
 @pytest.mark.parametrize("offset", [-0.9, 0.0, 0.5])
 def test_the_largest_value_under_a_chord_is_no_smaller_than_any_on_it(slope, offset):
     """Oracle: a dense scan; the largest value lies inside for some chords, and at an end for others."""

@@ -1,7 +1,5 @@
 """The row of a register states a guarantee as an epsilon at a delta, from above, and the lines say the same odds."""
 
-import pytest
-
 from pymc_dirdp.display import Line
 from pymc_dirdp.privacy.curves import convert
 from pymc_dirdp.privacy.deployment import Deployment
@@ -14,30 +12,20 @@ def stated(guarantee, name="p"):
     return Deployment(name, f"shares of {name}", guarantee, name, "one record moves", odds, "sums", "1:0", "1.0")
 
 
-@pytest.mark.parametrize("guarantee", [ApproxDP(epsilon=0.5, delta=1e-9), PureDP(epsilon=0.5)])
-def test_an_epsilon_and_a_delta_stand_there_as_they_are_stated(guarantee):
-    row = stated(guarantee).row
-    assert (row["epsilon"], row["delta"]) == (guarantee.epsilon, guarantee.stated_delta)
-    assert row["flavor"] == guarantee.flavour
-
-
-@pytest.mark.parametrize(
-    "guarantee", [ZeroCDP(rho=0.1), RenyiDP(order=4, epsilon=0.5), TruncatedCDP(rho=0.1, omega=20)]
-)
-def test_any_other_kind_is_an_epsilon_from_above(guarantee):
+def test_an_epsilon_and_a_delta_stand_there_as_they_are_stated_and_any_other_kind_from_above():
     """Oracle: the conversion of the guarantee."""
-    row, exact = stated(guarantee).row, convert(guarantee, ApproxDP, delta=DELTA).epsilon
-    assert row["delta"] == DELTA
-    assert exact <= row["epsilon"] <= exact * (1 + 1e-5)
-
-
-def test_no_epsilon_is_none_and_no_number_that_json_lacks():
+    for guarantee in (ApproxDP(epsilon=0.5, delta=1e-9), PureDP(epsilon=0.5)):
+        row = stated(guarantee, "a\x1b[2J").row
+        assert (row["epsilon"], row["delta"]) == (guarantee.epsilon, guarantee.stated_delta)
+        assert row["flavor"] == guarantee.flavour
+        # A terminal obeys no name.
+        assert all(str(value).isprintable() for value in row.values())
+    for guarantee in (ZeroCDP(rho=0.1), RenyiDP(order=4, epsilon=0.5), TruncatedCDP(rho=0.1, omega=20)):
+        row, exact = stated(guarantee).row, convert(guarantee, ApproxDP, delta=DELTA).epsilon
+        assert row["delta"] == DELTA
+        assert exact <= row["epsilon"] <= exact * (1 + 1e-5)
+    # JSON lacks infinity.
     assert stated(RenyiDP(order=1, epsilon=0.5)).row["epsilon"] is None
-
-
-def test_names_that_a_terminal_obeys_are_escaped():
-    row = stated(PureDP(epsilon=1.0), "a\x1b[2J").row
-    assert all(str(value).isprintable() for value in row.values())
 
 
 def test_lines_for_a_screen_and_for_a_page_have_one_source():

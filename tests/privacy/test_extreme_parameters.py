@@ -1,7 +1,7 @@
 """Curves at the ends of what is allowed: large parameters, large r, coarse grids, persons who change groups."""
 
+import itertools
 import math
-import pickle
 
 import mpmath as mp
 import numpy as np
@@ -15,7 +15,7 @@ from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.numerics.roots import log_ratio_to_budget
 from pymc_dirdp.planning.prices import calibrate
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.divergences import LogitLoss
+from pymc_dirdp.privacy.divergences import LogitLoss, renyi_add
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.guarantees import ApproxDP, RenyiDP
 from tests.oracles import gamma_hockey_stick
@@ -26,14 +26,10 @@ from tests.oracles import gamma_hockey_stick
     ("a", "b", "r", "deviations"),
     [
         (3e3, 4.5e3, 100.0, 1.5),
-        (1e4, 1e4, 3.0, -1.0),
+        (9999.999999999, 3e4, 5.0, 1.0),
+        (1e4, 3e4, 5.0, 1.0),
         (12345.0, 9e7, 40.0, 6.0),
-        (1e6, 1e6, 30.0, 2.0),
-        (1e12, 1e12, 1.0, 0.0),
-        (1e12, 2e12, 1e5, 6.0),
         (1e16, 1e16, 1e7, -1.0),
-        (1e24, 3e24, 1e11, 2.0),
-        (1e32, 1e32, 1e15, 6.0),
         (1e90, 1e91, 3e44, 2.0),
     ],
 )
@@ -51,36 +47,7 @@ def test_large_parameters(a, b, r, deviations):
         assert exact <= pair.delta(epsilon) <= exact * (1 + (4e-11 if a >= 1e4 else 1e-9))
 
 
-@pytest.mark.parametrize("b", [1e4, 3e4])
-def test_both_ways_to_compute_a_divergence_meet(b):
-    """Below 1e4 it is made of tails, and from there on it is an integral of the density.
-
-    Tails lose digits far out, more with an older SciPy, hence 1e-9.
-    """
-    for below, above in (
-        (DominatingPair(9999.999999999, b, 5.0), DominatingPair(1e4, b, 5.0)),
-        (DominatingPair(9999.999999999, math.inf, 5.0), DominatingPair(1e4, math.inf, 5.0)),
-        (DominatingPair(math.inf, 9999.999999999, 5.0), DominatingPair(math.inf, 1e4, 5.0)),
-    ):
-        epsilons = np.array([0.0, 0.01, 0.1, 0.3, 0.6])
-        assert_allclose(below.delta(epsilons), above.delta(epsilons), rtol=1e-9)
-
-
-def test_inflation_keeps_its_guarantee_with_130_digits():
-    guarantee = ApproxDP(epsilon=3e-5, delta=1e-9)
-    mechanism = calibrate(guarantee, prior=[1, 1], mechanism=Dirichlet(strategy="inflate"))
-    assert mechanism.alpha.min() > 1e9
-    a, b = sorted(mechanism.alpha.tolist())
-    assert gamma_hockey_stick([(a, 1.0)], [(b, 1.0)], guarantee.epsilon) <= guarantee.delta
-
-
-def test_mechanisms_with_large_parameters_can_be_pickled():
-    mechanism = DirichletMechanism([1e6, 2e6], 1.0)
-    before = mechanism.delta(0.01)
-    assert pickle.loads(pickle.dumps(mechanism)).delta(0.01) == before
-
-
-@pytest.mark.parametrize("r", [1e10, 1e14, 1e18, 1e30, 1e90])
+@pytest.mark.parametrize("r", [1e10, 1e18, 1e90])
 def test_a_large_r_guarantees_nothing(r):
     """From r of 1e17 on the distance that is looked at was lost against 1, and a delta of 1 came out as 0."""
     assert not DirichletMechanism([1.0, 1.0], r).satisfies(ApproxDP(epsilon=700, delta=0.9))
@@ -96,12 +63,9 @@ def test_a_large_r_guarantees_nothing(r):
     "pair",
     [
         DominatingPair(1.0, math.inf, 0.001),
-        DominatingPair(1.0, math.inf, 0.1),
-        DominatingPair(0.001, math.inf, 0.1),
         DominatingPair(1e4, math.inf, 0.5),
         DominatingPair(9e3, math.inf, 0.5),
         DominatingPair(0.5, 2.0, 0.01),
-        DominatingPair(50.0, 40.0, 0.5),
         DominatingPair(1.0, 0.1, 3.0),
         # Differences of tails would have lost all their digits here.
         DominatingPair(2.0, math.inf, 1e-6),
@@ -137,23 +101,48 @@ def test_a_long_grid_is_one_pass(step, points, monkeypatch):
 
 
 def test_a_composition_knows_both_orders_of_neighbours():
+    """One part loses more one way and the other the other way; below the grid one order alone had counted."""
+    together = Composition(((DominatingPair(50.0, math.inf, 0.01), 1), (DominatingPair(math.inf, 0.5, 0.1), 1)))
+    for epsilon in (1.0, 5.0, 20.0):
+        assert together.delta(epsilon) >= DominatingPair(0.5, math.inf, 0.1).delta(epsilon)
     moves = Composition(((DominatingPair(2.0, math.inf, 1.0), 1), (DominatingPair(math.inf, 0.3, 1.0), 1)))
     assert moves._renyi(1.2) == pytest.approx(DominatingPair(2.0, 0.3, 1.0).renyi(1.2))
     assert moves._renyi(1.2) > sum(pair._renyi(1.2) for pair, _ in moves.parts)
 
 
-@pytest.mark.parametrize(
-    ("a", "r"), [(1e-18, 1.0), (1e-100, 1e-3), (1e-100, 1e100), (1e100, 1e-100), (1e100, 1e100), (1e-30, 1e-31)]
-)
+# Rényi divergences where their terms are no doubles, or cancel. The closed form has up to 500 digits.
+
+
+def exact_add(order, a, r):
+    """Of `Gamma(a + r)` from `Gamma(a)`."""
+    with mp.workdps(500):
+        order, a, r = map(mp.mpf, (order, a, r))
+        if order == 1:
+            return float(mp.loggamma(a) - mp.loggamma(a + r) + r * mp.digamma(a + r))
+        total = (order - 1) * mp.loggamma(a) - order * mp.loggamma(a + r) + mp.loggamma(a + order * r)
+        return float(total / (order - 1))
+
+
+def test_divergences_of_huge_orders_and_of_a_concentration_that_is_lost_against_the_prior():
+    """The direction was once read off `a + r > a`, and a divergence came out a hundred times too small."""
+    for order, a in itertools.product((1e150, 1e300), (1e-100, 1.0, 1e100)):
+        for r in (1e-100, 1e10):
+            assert renyi_add(order, a, r) >= exact_add(order, a, r) * (1 - 1e-11)
+    for order, (a, r) in itertools.product((2.0, 1e16, 1e25), ((1.0, 1e-17), (1e3, 1e-14), (1e-3, 1e-20))):
+        assert_allclose(renyi_add(order, a, r), exact_add(order, a, r), rtol=4e-11)
+
+
+@pytest.mark.parametrize(("a", "r"), [(1e-18, 1.0), (1e-100, 1e100), (1e100, 1e-100), (1e100, 1e100), (1e-30, 1e-31)])
 def test_divergences_at_the_ends_of_what_is_allowed(a, r):
-    for pair in (DominatingPair(a, math.inf, r), DominatingPair(math.inf, a, r), DominatingPair(a, 2 * a, r)):
-        with mp.workdps(500):
-            x, by = mp.mpf(a), mp.mpf(r)
-            losing = mp.loggamma(x + by) - mp.loggamma(x) - by * mp.digamma(x)
-            y = mp.mpf(2 * a if math.isfinite(pair.loses) else a)
-            gaining = mp.loggamma(y) - mp.loggamma(y + by) + by * mp.digamma(y + by)
-            exact = (losing if math.isfinite(pair.loses) else 0) + (gaining if math.isfinite(pair.gains) else 0)
-        assert_allclose(pair.renyi(1.0), float(exact), rtol=4e-11)
+    with mp.workdps(500):
+        x, by = mp.mpf(a), mp.mpf(r)
+        losing = float(mp.loggamma(x + by) - mp.loggamma(x) - by * mp.digamma(x))
+    for pair, exact in (
+        (DominatingPair(a, math.inf, r), losing),
+        (DominatingPair(math.inf, a, r), exact_add(1, a, r)),
+        (DominatingPair(a, 2 * a, r), losing + exact_add(1, 2 * a, r)),
+    ):
+        assert_allclose(pair.renyi(1.0), exact, rtol=4e-11)
         assert 0 <= pair.delta(1.0) <= 1
         assert pair.renyi(1.5) >= pair.renyi(1.0) * (1 - 1e-12)
 

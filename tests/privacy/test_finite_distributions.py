@@ -35,50 +35,16 @@ def test_impossible_cells_stay_impossible_when_cells_are_merged():
 
 def test_a_record_in_each_of_many_rows_is_a_composition():
     """Oracle: the composition of as many mechanisms of one row, by its own convolution."""
-    row, rows = dirdp.mechanisms.DirichletMechanism([1.0, 1.0, 1.0], 0.2), 4
+    row, rows = dirdp.mechanisms.DirichletMechanism([1.0, 1.0, 1.0], 0.2), 3
     table = dirdp.mechanisms.DirichletMechanism(np.ones((rows, 3)), 0.2)
     x, y = np.zeros((2, rows, 3))
     x[:, 0], y[:, 1] = 1, 1
-    distributions, whole = table.output_distributions(x, y, cells=3_000), Composition(((row, rows),))
+    distributions, whole = table.output_distributions(x, y, cells=2_000), Composition(((row, rows),))
     for order in (1.0, 2.0):
         assert distributions.renyi(order) <= whole.renyi(order) * (1 + 1e-9)
         assert distributions.renyi(order) == pytest.approx(rows * row.renyi(order), rel=5e-3)
     assert distributions.delta(0.5) <= whole.delta(0.5)
     assert distributions.delta(0.5) == pytest.approx(whole.delta(0.5), rel=2e-2)
-
-
-@pytest.mark.parametrize("scale", [0.3, 2.0, 1e20])
-def test_geometric_distributions_are_summed_from_their_masses(scale):
-    """Oracle: the masses themselves where they can be listed, and the limit of small losses."""
-    distributions = dirdp.mechanisms.GeometricMechanism([1.0, 1.0], scale).output_distributions(
-        np.array([3.0, 0.0]), np.array([0.0, 0.0])
-    )
-    assert np.exp(distributions.log_p).sum() == pytest.approx(1, rel=1e-12)
-    assert distributions.pure_epsilon == pytest.approx(3 / scale, rel=1e-12, abs=1e-15)
-    if scale < 10:
-        g = np.arange(-200, 201)
-        masses = np.exp(-np.abs(g) / scale)
-        p, q = masses / masses.sum(), np.exp(-np.abs(g - 3) / scale) / masses.sum()
-        assert distributions.delta(0.1) == pytest.approx(np.maximum(p - math.exp(0.1) * q, 0).sum(), rel=1e-9)
-
-
-@pytest.mark.parametrize("shifts", [[1.0], [1.0, -1.0], [3.0, -3.0]])
-def test_discrete_normal_distributions_are_those_of_the_masses(shifts):
-    """Oracle: all pairs of integers, listed."""
-    sigma, g = 1.7, np.arange(-40, 41)
-    cells = np.meshgrid(*[g] * len(shifts), indexing="ij")
-    q = np.exp(-sum(c**2 for c in cells) / (2 * sigma**2))
-    p = np.exp(-sum((c - s) ** 2 for c, s in zip(cells, shifts, strict=True)) / (2 * sigma**2))
-    p, q = p / p.sum(), q / q.sum()
-    x = np.array([*shifts, 0.0])
-    distributions = dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(len(x)), sigma).output_distributions(x, 0 * x)
-    for epsilon in (0.0, 0.5, 1.5):
-        expected = np.maximum(p - math.exp(epsilon) * q, 0).sum()
-        assert distributions.delta(epsilon) == pytest.approx(expected, rel=1e-9)
-    # Wide noise is nearly normal.
-    wide = dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(len(x)), 20.0).output_distributions(x, 0 * x)
-    ratio = math.sqrt(sum(s**2 for s in shifts)) / 20.0
-    assert wide.renyi(2.0) == pytest.approx(ratio**2, rel=1e-6)
 
 
 def test_what_is_not_known_is_refused():

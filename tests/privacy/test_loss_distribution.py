@@ -4,14 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
 
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import Bounded
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretise
-from tests.oracles import normal_hockey_stick
 
 PAIRS = [
     DominatingPair(1.0, 1.0, 0.3),
@@ -71,33 +68,6 @@ def test_the_transform_is_a_convolution(epsilon):
     assert composed.delta(epsilon) == pytest.approx(expected + composed.infinite, rel=1e-8)
 
 
-def test_rounding_stays_small_where_delta_is_tiny():
-    """Oracle: two-fold composition as an integral over one loss, to a relative 1e-9 at delta of 1e-15."""
-    pair = DominatingPair(50.0, 50.0, 0.5)
-    composition = Composition(((DirichletMechanism([50.0, 50.0], 0.5), 2),))
-    a, b, r = 50.5, 50.0, 0.5
-    epsilon = 1.1
-
-    def density(v):
-        return math.exp(stats.beta.logpdf(1 / (1 + math.exp(-v)), a, b)) / (2 + 2 * math.cosh(v))
-
-    def other(e):
-        return pair.delta(e) if e >= 0 else -math.expm1(e) + math.exp(e) * pair.delta(-e)
-
-    exact, _ = integrate.quad(lambda v: density(v) * other(epsilon - r * v), -4, 6, limit=400, epsabs=0, epsrel=1e-9)
-    assert 1e-16 < exact < 1e-12
-    assert exact <= composition.delta(epsilon) <= exact * 1.05
-
-
-@pytest.mark.parametrize("times", [3, 300])
-def test_many_large_tables_compose_like_gaussian_noise(times):
-    """With alpha = 1e8 the loss is Gaussian: mu = r sqrt(2 / alpha), and sqrt(times) of that composed."""
-    composition = Composition(((DirichletMechanism([1e8, 1e8], 2000.0 / math.sqrt(times)), times),))
-    for epsilon in (0.0, 0.3, 1.0):
-        exact = float(normal_hockey_stick(2000.0 * math.sqrt(2 / 1e8), epsilon))
-        assert composition.delta(epsilon) == pytest.approx(exact, rel=0.01)
-
-
 def test_parts_that_lose_nothing_or_everything():
     loss, _ = on_grid(PAIRS[0], 0.05, 400)
     assert ComposedLoss(((LossDistribution(0.05, np.zeros(5), 0.3), 2),)).delta(1.0) == 1.0
@@ -110,13 +80,11 @@ def test_parts_that_lose_nothing_or_everything():
         assert together.delta(epsilon) == pytest.approx(alone.delta(epsilon), rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("part", "longest"), [(Bounded(0.3, 1e-7), 400), (Bounded(0.0, 1e-7), 400), (Bounded(0.3, 0.0), 400)]
-)
-def test_a_grid_ends_where_the_curve_stops_falling(part, longest):
+@pytest.mark.parametrize("part", [Bounded(0.3, 1e-7), Bounded(0.0, 1e-7), Bounded(0.3, 0.0)])
+def test_a_grid_ends_where_the_curve_stops_falling(part):
     """A guarantee with a delta had a grid of 65,533 points, all empty but two, and 1000 of them took 84 seconds."""
     composition = Composition(((part, 2), (Bounded(0.25, 1e-8), 1)))
-    assert all(len(one.masses) < longest for one, _ in composition._loss.parts)
+    assert all(len(one.masses) < 400 for one, _ in composition._loss.parts)
 
 
 def test_many_different_parts_are_looked_at_few_times():

@@ -5,8 +5,6 @@ import re
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
-from scipy.stats import norm
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
@@ -26,7 +24,7 @@ def percent(text):
     return 1 - float(re.fullmatch(r"1 - ([\d.e-]+)", text)[1])
 
 
-@pytest.mark.parametrize("log_odds", [0.0, 1e-9, 0.1, 0.5, 3.0, 6.9, 7.0, 30.0, 40.0, 300.0, 709.0, 710.0, 1e4, 1e300])
+@pytest.mark.parametrize("log_odds", [0.0, 1e-9, 0.5, 6.9, 7.0, 40.0, 700.0, 710.0, 1e300])
 def test_a_chance_is_from_above_and_near_and_never_certain(log_odds):
     """Oracle: it is 1 - 1 / (1 + exp(log_odds)), and the logarithm of what is missing is nearly -log_odds."""
     text, true = chance(log_odds), 1 / (1 + math.exp(-log_odds))
@@ -39,47 +37,13 @@ def test_a_chance_is_from_above_and_near_and_never_certain(log_odds):
         assert 0.89 * math.exp(-log_odds) < missing <= math.exp(-log_odds)
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 30.0])
-def test_without_a_probability_that_is_left_out_the_factor_is_that_of_the_largest_loss(epsilon):
-    mechanism = noise(epsilon)
-    assert Odds(mechanism, 0.0, "a").log_factor == mechanism.pure_epsilon
-    text = str(Odds(mechanism, 0.0, "a"))
-    assert "except" not in text
-    factor = float(re.match(r"([\d.e+]+) at most", text)[1])
-    assert math.exp(mechanism.pure_epsilon) <= factor <= 1.011 * math.exp(mechanism.pure_epsilon)
-
-
-class NormalLoss:
-    """The curve of a loss that is normal for both neighbours, with mean mu^2 / 2 and standard deviation mu."""
-
-    pure_epsilon = math.inf
-
-    def __init__(self, mu):
-        self.mu = mu
-
-    def delta(self, epsilon):
-        shift, mean = epsilon / self.mu, self.mu / 2
-        return norm.cdf(mean - shift) - math.exp(epsilon) * norm.cdf(-mean - shift)
-
-    def epsilon(self, delta):
-        return brentq(lambda epsilon: self.delta(epsilon) - delta, -50.0, 100.0, xtol=1e-13)
-
-
-@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.1])
-@pytest.mark.parametrize("mu", [0.2, 1.0, 3.0])
-def test_the_factor_holds_but_for_the_probability(mu, delta):
-    """Oracle: the quantile of the loss, in closed form."""
-    odds = Odds(NormalLoss(mu), delta, "the records of one person")
-    factor, quantile = odds.log_factor, mu**2 / 2 + mu * norm.isf(delta)
-    assert quantile <= factor < quantile + 0.4 * mu + 0.1
-    assert f"except with a probability of at most {delta:g}" in str(odds)
-
-
 def test_a_guarantee_from_which_no_bound_follows_says_so():
     """A divergence of order 1 bounds no odds; "exp(inf) at most" was said, as if nothing could exceed it."""
     odds = Odds.of_guarantee(dirdp.RenyiDP(order=1, epsilon=0.5), "the records of one person")
     assert str(odds) == "anything, because no bound follows"
     assert "becomes certainty at most" in odds.paragraph("p was published", "")
+    # Nothing is left out of a pure guarantee.
+    assert str(Odds(noise(1.0), 0.0, "a")) == "2.72 at most"
 
 
 @pytest.mark.parametrize(
@@ -87,27 +51,19 @@ def test_a_guarantee_from_which_no_bound_follows_says_so():
     [dirdp.ApproxDP(epsilon=1.0, delta=1.234567e-6), dirdp.ZeroCDP(rho=0.1), dirdp.RenyiDP(order=8, epsilon=0.5)],
 )
 def test_odds_of_a_guarantee_hold_for_the_worst_that_it_allows(guarantee):
-    """Oracle: what a bound on odds needs, that the chance of more than the factor is below the probability.
-
-    For a hockey-stick divergence of b at e, it is at most a where the factor is exp(e) / (1 - b / a).
-    """
+    """Oracle: a hockey-stick divergence of b at e bounds the factor by exp(e) / (1 - b / delta)."""
     odds = Odds.of_guarantee(guarantee, "the records of one person")
-    curves = odds.curves
-    assert curves.satisfies(guarantee)
-    assert odds.delta >= (guarantee.stated_delta or 0.0) * 10 or odds.delta == DELTA
-    bounds = [
-        epsilon - math.log1p(-curves.delta(epsilon) / odds.delta)
-        for epsilon in np.linspace(0.0, 2 * odds.log_factor, 200)
-        if curves.delta(epsilon) < odds.delta
-    ]
+    assert odds.curves.satisfies(guarantee)
+    own = guarantee.stated_delta or DELTA
+    assert delta_of(guarantee) == own
+    # At its own delta there is no bound.
+    assert odds.delta >= own * 10 or odds.delta == DELTA == own
+    epsilons = np.linspace(0.0, 2 * odds.log_factor, 200)
+    deltas = odds.curves.delta(epsilons)
+    enough = deltas < odds.delta
+    bounds = epsilons[enough] - np.log1p(-deltas[enough] / odds.delta)
     # The points of the grid are not the best ones.
     assert min(bounds) - 0.01 * odds.log_factor <= odds.log_factor <= min(bounds) + 0.1
-
-
-def test_the_delta_of_a_guarantee_is_its_own():
-    assert delta_of(dirdp.ApproxDP(epsilon=1.0, delta=1e-9)) == 1e-9
-    for other in (dirdp.PureDP(epsilon=1.0), dirdp.ZeroCDP(rho=1.0), dirdp.RenyiDP(order=3, epsilon=1.0)):
-        assert delta_of(other) == DELTA
 
 
 def test_numbers_are_called_noisy_by_how_often_they_are_the_counts():
