@@ -7,18 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from least_error import least_error
-from scipy.optimize import linprog
 from scipy.special import betaln, entr, rel_entr
-
-import pymc_dirdp as dirdp
 
 
 def entropy(p):
     return float(entr(p) + entr(1 - p))
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, 4.0])
-@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.4])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 4.0])
+@pytest.mark.parametrize("delta", [1e-9, 0.4])
 def test_one_record_is_randomised_response(epsilon, delta):
     """The best one tells the record with probability delta (Kairouz, Oh and Viswanath 2015, Theorem 1)."""
     expected = (1 - delta) * entropy(1 / (1 + math.exp(epsilon)))
@@ -36,45 +33,8 @@ def test_without_a_budget_nothing_is_known_but_the_prior(prior):
     assert least_error(1e-9, 0.0, prior, 8) == pytest.approx(expected, rel=2e-5)
 
 
-def on_a_grid(n, prior, epsilon, delta, points=120):
-    """The least error among mechanisms whose outputs are on a grid, one constraint after another."""
-    ys = np.sin((np.arange(points) + 0.5) * math.pi / 2 / points) ** 2
-    x = np.arange(n + 1)
-    logs = betaln(x + prior[0], n - x + prior[1]) - betaln(x + 1, n - x + 1)
-    weights = np.exp(logs) / np.exp(logs).sum()
-    p = (x / n)[:, None]
-    cost = weights[:, None] * (rel_entr(p, ys) + rel_entr(1 - p, 1 - ys))
-    pairs = [(k, k + 1) for k in range(n)] + [(k + 1, k) for k in range(n)]
-    probabilities, excesses = (n + 1) * points, len(pairs) * points
-    upper, bounds = np.zeros((excesses + len(pairs), probabilities + excesses)), np.zeros(excesses + len(pairs))
-    for i, (first, second) in enumerate(pairs):
-        for j in range(points):
-            row = i * points + j
-            upper[row, first * points + j] = 1
-            upper[row, second * points + j] = -math.exp(epsilon)
-            upper[row, probabilities + row] = -1
-        upper[excesses + i, probabilities + i * points : probabilities + (i + 1) * points] = 1
-        bounds[excesses + i] = delta
-    sums = np.zeros((n + 1, probabilities + excesses))
-    for k in range(n + 1):
-        sums[k, k * points : (k + 1) * points] = 1
-    costs = np.concatenate([cost.ravel(), np.zeros(excesses)])
-    return linprog(costs, A_ub=upper, b_ub=bounds, A_eq=sums, b_eq=np.ones(n + 1)).fun
-
-
-@pytest.mark.parametrize(
-    ("n", "prior", "epsilon", "delta"),
-    [(3, (1, 1), 1.0, 0.0), (5, (0.2, 0.7), 0.4, 1e-3), (4, (3, 0.5), 2.0, 0.2), (5, (1, 1), 0.0, 0.1)],
-)
-def test_another_programme_agrees(n, prior, epsilon, delta):
-    """That one looks at fewer mechanisms, so its optimum is slightly larger."""
-    found = least_error(epsilon, delta, prior, n)
-    other = on_a_grid(n, prior, epsilon, delta)
-    assert found * (1 - 1e-6) <= other <= found + 2e-4
-
-
-@pytest.mark.parametrize(("n", "prior"), [(15, (1, 1)), (20, (0.2, 0.2)), (9, (3, 0.5))])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize(("n", "prior"), [(15, (1, 1)), (9, (3, 0.5))])
+@pytest.mark.parametrize("epsilon", [0.1, 3.0])
 def test_geometric_noise_with_the_posterior_mean_reaches_it(n, prior, epsilon):
     """Outputs below 0 say what 0 says, and those above n what n says."""
     x, q = np.arange(n + 1), math.exp(-epsilon)
@@ -120,12 +80,3 @@ def test_figures_of_the_page_are_what_the_library_computes(page, title, epsilon)
     errors = page.Table(*page.TABLES[title]).errors(epsilon)
     stored = {name: line[page.EPSILONS.index(epsilon)] for name, line in page.lines()[title].items()}
     assert errors == pytest.approx(stored, rel=2e-5)
-
-
-def test_the_exact_sampler_errs_as_the_draw_does(page):
-    """An urn of the default number of steps adds nothing that the picture could show."""
-    target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
-    for prior, n_records in page.TABLES.values():
-        options = {"prior": prior, "n_records": n_records, "objective": "estimate", "public": ["n_records"]}
-        mechanism, table = dirdp.calibrate(target, **options), page.Table(prior, n_records)
-        assert table.of_urn(mechanism) == pytest.approx(table.of_draw(mechanism.alpha, mechanism.r), rel=1e-3)

@@ -36,21 +36,16 @@ def test_a_difference_that_is_not_positive_is_replaced():
     [
         ({"estimates": [0.3], "variances": [0.1]}, "two sets"),
         ({"estimates": 0.3, "variances": 0.1}, "two sets"),
-        ({"variances": [0.1]}, "finite estimates|two sets"),
         ({"estimates": [0.3, np.nan]}, "finite estimates"),
         ({"variances": [0.1, -0.1]}, "finite estimates"),
-        ({"variances": [0.1, np.inf]}, "finite estimates"),
         ({"estimates": ["a", "b"]}, "two sets|finite estimates"),
         ({"records_ratio": 0.0}, "records_ratio"),
-        ({"records_ratio": "a"}, "records_ratio"),
+        ({"prob": 0.0}, "prob"),
+        ({"prob": 1.0}, "prob"),
     ],
 )
 def test_what_cannot_be_combined(wrong, match):
+    arguments = {"estimates": [0.1, 0.2], "variances": [0.1, 0.1], "prob": 0.5} | wrong
+    prob = arguments.pop("prob")
     with pytest.raises(dirdp.errors.ArgumentError, match=match):
-        dirdp.papers.combine(**({"estimates": [0.1, 0.2], "variances": [0.1, 0.1]} | wrong))
-
-
-@pytest.mark.parametrize("prob", [0.0, 1.0])
-def test_a_probability_of_an_interval_is_between_0_and_1(prob):
-    with pytest.raises(dirdp.errors.ArgumentError, match="prob"):
-        dirdp.papers.combine([0.1, 0.2], [0.1, 0.1]).interval(prob)
+        dirdp.papers.combine(**arguments).interval(prob)

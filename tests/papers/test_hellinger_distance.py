@@ -24,7 +24,7 @@ def by_mpmath(a, b):
         return float(mp.sqrt(-mp.expm1(log_beta(middle) - (log_beta(a) + log_beta(b)) / 2)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.floats(-3, 2), st.integers(0, 1_000_000)), min_size=2, max_size=5),
     st.integers(1, 1000),
@@ -47,19 +47,14 @@ def test_the_definition_also_for_unequal_totals(a, b):
     assert hellinger_distance(a, b) == pytest.approx(math.sqrt(1 - affinity), rel=1e-6)
 
 
-def test_nearly_empty_cells_keep_their_digits():
-    a, b = [1e-9, 5.0], [3 + 1e-9, 2.0]
-    assert hellinger_distance(a, b) == pytest.approx(by_mpmath(a, b), rel=1e-13)
-    assert hellinger_distance([1e-30, 0.5], [0.5, 1e-30]) == pytest.approx(
-        by_mpmath([1e-30, 0.5], [0.5, 1e-30]), rel=1e-13
-    )
-
-
 def test_symmetry_identity_and_broadcasting():
     a, b = np.array([[1.0, 2.0, 0.3], [4.0, 0.1, 9.0]]), np.array([3.0, 1.0, 1.0])
     np.testing.assert_array_equal(hellinger_distance(a, b), hellinger_distance(b, a))
     np.testing.assert_array_equal(hellinger_distance(a, a), 0.0)
     assert hellinger_distance([0.01, 1e6], [1e6, 0.01]) == 1.0
+    # Nearly empty cells keep their digits.
+    for a, b in (([1e-9, 5.0], [3 + 1e-9, 2.0]), ([1e-30, 0.5], [0.5, 1e-30])):
+        assert hellinger_distance(a, b) == pytest.approx(by_mpmath(a, b), rel=1e-13)
     with pytest.raises(ArgumentError, match="first"):
         hellinger_distance([0, 1], [1, 1])
 

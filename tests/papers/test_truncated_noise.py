@@ -36,27 +36,10 @@ def test_tables_1_and_2_of_p4(name):
     directed, both_ways = steps(mechanism)
     np.testing.assert_allclose(directed, PRINTED[name][0], rtol=0, atol=1.01e-11)
     np.testing.assert_allclose(both_ways, PRINTED[name][1], rtol=0, atol=1.01e-11)
-
-
-@pytest.mark.parametrize(
-    ("form", "d", "n", "value"),
-    [
-        ("ilap", 2, 10, 0.22014849329980935),
-        ("ilap", 2, 3000, 0.01396214485371458),
-        ("lap", 2, 15000, 0.011783773997043676),
-        ("lap", 3, 150, 0.31638404618615773),
-    ],
-)
-def test_values_of_the_reference(form, d, n, value):
-    mechanism = FORMS[form](epsilon=1.0, prior=np.ones(d), n_records=n)
-    assert mechanism.expected_distance(np.full(d, n // d)) == pytest.approx(value, rel=1e-12)
-
-
-@pytest.mark.parametrize(("d", "epsilon"), [(2, 1 / 2), (3, 2 / 3)])
-def test_the_improved_form_spends_the_whole_budget_and_the_baseline_does_not(d, epsilon):
-    """ERRATA P4.2 and L113: the baseline is an unfair one."""
-    assert p4_ilap_mech(epsilon=1.0, prior=np.ones(d), n_records=9).pure_epsilon == 1.0
-    assert p4_lap_mech(epsilon=1.0, prior=np.ones(d), n_records=9).pure_epsilon == pytest.approx(epsilon)
+    # ERRATA P4.2 and L113: the baseline does not spend the whole budget, so it is an unfair one.
+    for d, least in ((2, 1 / 2), (3, 2 / 3)):
+        spent = FORMS[name](epsilon=1.0, prior=np.ones(d), n_records=9).pure_epsilon
+        assert spent == (pytest.approx(least) if name == "lap" else 1.0)
 
 
 def test_the_geometric_form_is_the_most_accurate_for_two_categories():
@@ -64,13 +47,15 @@ def test_the_geometric_form_is_the_most_accurate_for_two_categories():
     n, counts = 15_000, [7500, 7500]
     geometric = TruncatedNoiseMechanism.for_guarantee(PureDP(epsilon=1.0), prior=[1, 1], n_records=n)
     assert geometric.expected_distance(counts) == pytest.approx(0.0049123474, rel=1e-7)
+    laplace = p4_lap_mech(epsilon=1.0, prior=[1, 1], n_records=n)
+    assert laplace.expected_distance(counts) == pytest.approx(0.011783773997043676, rel=1e-12)
     assert geometric.pure_epsilon == pytest.approx(1.0, rel=1e-9)
     assert geometric.pure_epsilon <= 1
 
 
 def noise_distributions(noise, scale):
     """The distribution of the noise in one cell, and the same one step up, on integers."""
-    g = np.arange(-600, 602)
+    g = np.arange(-430, 432)
     if noise == "geometric":
         distribution = np.exp(-np.abs(g) / scale)
         distribution /= distribution.sum()
@@ -82,7 +67,7 @@ def noise_distributions(noise, scale):
 
 
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])
-@pytest.mark.parametrize("scale", [0.15, 9.0])
+@pytest.mark.parametrize("scale", [0.15, 3.0])
 @pytest.mark.parametrize("d", [2, 3])
 @pytest.mark.thorough
 def test_curves_by_summation(noise, scale, d):
@@ -124,25 +109,24 @@ def test_distributions_add_up_and_stay_inside(noise, total, counts):
     "guarantee",
     [PureDP(epsilon=0.3), ApproxDP(epsilon=0.3, delta=1e-4), ZeroCDP(rho=0.1)],
 )
-@pytest.mark.parametrize("d", [4])
-def test_calibration_is_safe_and_tight(noise, guarantee, d):
-    mechanism = TruncatedNoiseMechanism.for_guarantee(guarantee, prior=np.ones(d), n_records=50, noise_kind=noise)
+def test_calibration_is_safe_and_tight(noise, guarantee):
+    mechanism = TruncatedNoiseMechanism.for_guarantee(guarantee, prior=np.ones(4), n_records=50, noise_kind=noise)
     loss, allowed = mechanism.loss(guarantee)
     assert allowed * (1 - 1e-6) < loss <= allowed
 
 
 def test_arguments():
-    with pytest.raises(ArgumentError, match="noise"):
-        TruncatedNoiseMechanism([1, 1], 5, 1.0, noise_kind="gaussian")
-    with pytest.raises(ArgumentError, match="total"):
-        TruncatedNoiseMechanism([1, 1], 5, 1.0, total="lost")
+    # A private number of records would be published.
+    private = {"adjacency": "add-remove"}
+    for kind, arguments, message in (
+        (TruncatedNoiseMechanism, {"noise_kind": "gaussian"}, "noise"),
+        (TruncatedNoiseMechanism, {"total": "lost"}, "total"),
+        (TruncatedNoiseMechanism, private, "private, and TruncatedNoiseMechanism publishes it"),
+        (HellingerMechanism, private, "private, and HellingerMechanism publishes it"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            kind([1, 1], 5, 1.0, **arguments)
     with pytest.raises(UnattainableError, match="more than"):
         TruncatedNoiseMechanism(np.ones(4), 1000, 1.0).distribution([1000, 0, 0, 0])
     released = TruncatedNoiseMechanism(np.ones(4), 1000, 1.0).release([1000, 0, 0, 0], random_seed=1)
     assert released.sum() == 1000
-
-
-@pytest.mark.parametrize("mechanism", [TruncatedNoiseMechanism, HellingerMechanism])
-def test_a_private_number_of_records_is_refused_because_it_is_published(mechanism):
-    with pytest.raises(ArgumentError, match=f"private, and {mechanism.__name__} publishes it"):
-        mechanism([1, 1], 5, 1.0, adjacency="add-remove")
