@@ -8,8 +8,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -153,22 +153,17 @@ def test_a_ledger_in_memory_is_not_copied(tmp_path):
 
 
 def test_threads_never_pass_the_limit(ledger):
-    refused = []
-
-    def spend():
+    def spend(refused=0):
         for _ in range(10):
             try:
                 ledger.spend(TENTH, what="hair")
             except dirdp.errors.BudgetError:
-                refused.append(1)
+                refused += 1
+        return refused
 
-    threads = [threading.Thread(target=spend) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        assert sum(threads.map(lambda _: spend(), range(4))) == 30
     assert len(ledger.entries()) == 10
-    assert len(refused) == 30
 
 
 SPENDER = """

@@ -1,7 +1,6 @@
 """The file under a ledger: what is committed has reached the disk, and what an entry holds."""
 
 import json
-import os
 import pickle
 import sqlite3
 from contextlib import closing
@@ -44,20 +43,6 @@ def test_every_commit_waits_for_the_disk(tmp_path, commits):
     assert set(commits) == {FULL}
 
 
-def test_of_two_that_make_a_ledger_at_once_one_reads_what_the_other_made(tmp_path, monkeypatch):
-    link = os.link
-
-    def slower(made, path):
-        link(made, path)
-        raise FileExistsError(path)
-
-    monkeypatch.setattr(store.os, "link", slower)
-    ledger = Ledger(LIMIT, tmp_path / "budget.db")
-    ledger.spend(ApproxDP(epsilon=0.1, delta=1e-7), what="hair")
-    assert len(Ledger(LIMIT, tmp_path / "budget.db").entries()) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["budget.db"]
-
-
 # Whom the guarantees of a ledger are about, what they assume, and how that is shown.
 
 TENTH = ApproxDP(epsilon=0.1, delta=1e-7)
@@ -73,16 +58,6 @@ TERMS = {
 @pytest.fixture(params=["memory", "file"])
 def path(request, tmp_path):
     return tmp_path / "budget.db" if request.param == "file" else None
-
-
-def test_an_entry_holds_what_its_guarantee_is_about(path):
-    ledger = Ledger(LIMIT, path)
-    entry = ledger.spend(TENTH, what="hair", **TERMS)
-    assert (entry.unit, entry.contribution, entry.min_count) == ("person", 3, 5.0)
-    assert (entry.groups, entry.digest) == ((("p", "q"), ("rate",)), "sha256:6f1e")
-    bare = ledger.spend(TENTH, what="eyes")
-    assert (bare.unit, bare.contribution, bare.min_count, bare.groups, bare.digest) == ("person", None, None, (), None)
-    assert (ledger if path is None else Ledger(LIMIT, path)).entries() == (entry, bare)
 
 
 @pytest.mark.parametrize("given", ["by the ledger", "by the first release"])
