@@ -35,7 +35,7 @@ def integral_of_l(u, z, alpha):
     return of_log(z) - of_log(u) + np.maximum(np.minimum(z, place) - u, 0) * most + of_h(high) - of_h(low)
 
 
-def least_ratio(alpha, cells=100_000):
+def least_ratio(alpha, cells=400_000):
     """The least integral of a cell over the largest exponent of the theorem in it, and the least slack of the slope."""
     place, most = top(alpha)
     eta = np.geomspace(0.1, 3.1, cells + 1)

@@ -23,6 +23,7 @@ from printed_p2 import (
     p2_lemma_1,
     p2_sample_size,
     p2_theorem_1_prior,
+    p2_theorem_3,
     p2_theorem_4,
 )
 from printed_p3 import p3_query
@@ -42,6 +43,7 @@ from pymc_dirdp.papers import p4_lap_mech
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.hellinger_distributions import hellinger_distance
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain
+from tests.oracles import dirichlet_renyi
 
 # P1: noise, clipping, and expected divergences from unknown shares.
 
@@ -90,6 +92,15 @@ def test_lemma_1_is_the_best_order_of_a_looser_lemma(rho, omega, delta):
     assert epsilon == pytest.approx(float(np.min(orders * rho - math.log(delta) / (orders - 1))), rel=1e-6)
     tighter = dirdp.privacy.convert(dirdp.TruncatedCDP(rho=rho, omega=omega), dirdp.ApproxDP, delta=delta).epsilon
     assert tighter <= epsilon * (1 + 1e-12)
+
+
+def test_theorem_3_bounds_the_expected_divergence():
+    p, n, alpha = [0.5, 0.3, 0.2], 20, np.ones(3)
+    data = np.random.default_rng(3).multinomial(n, p, 400)
+    found = dirichlet_renyi(1, data + alpha, data + alpha + 0.5) / len(data)
+    assert found <= p2_theorem_3(p=p, n_records=n, alpha=alpha, inflated=alpha + 0.5)
+    with pytest.raises(ArgumentError, match="alpha >= 1"):
+        p2_theorem_3(p=p, n_records=n, alpha=alpha - 0.1, inflated=alpha)
 
 
 @pytest.mark.parametrize(("accuracy", "rho"), [(0.01, 30.0), (0.3, 0.01)])
