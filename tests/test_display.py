@@ -56,23 +56,15 @@ def test_columns_may_be_fewer_than_the_frame_has_and_rows_may_be_none():
     assert "weight" not in str(full) + full._repr_html_()
     assert list(full.frame().columns) == ["weight", "price"]
     assert str(Empty([])).splitlines()[2] == "what  price"
-    assert len(Empty([]).frame()) == 0
-    assert list(Empty([]).frame().columns) == ["price"]
+    assert (len(Empty([]).frame()), list(Empty([]).frame().columns)) == (0, ["price"])
 
 
-@pytest.mark.parametrize(
-    "shown",
-    [
-        Prices([{EVIL: EVIL}], EVIL),
-        Letter(EVIL, [(EVIL, [(EVIL, EVIL)])]),
-        Letter(EVIL, [("", [(EVIL, EVIL)])]),
-    ],
-)
-def test_foreign_texts_are_made_safe(shown):
-    assert all(line.isprintable() for line in str(shown).splitlines())
-    assert shown._repr_html_().isprintable()
-    assert "<b>" not in shown._repr_html_()
-    assert "\\x1b[2J" in str(shown)
+def test_foreign_texts_are_made_safe():
+    for shown in (Prices([{EVIL: EVIL}], EVIL), Letter(EVIL, [(EVIL, [(EVIL, EVIL)]), ("", [(EVIL, EVIL)])])):
+        assert all(line.isprintable() for line in str(shown).splitlines())
+        assert shown._repr_html_().isprintable()
+        assert "<b>" not in shown._repr_html_()
+        assert "\\x1b[2J" in str(shown)
 
 
 def test_labelled_lines_are_wrapped_beside_their_labels():
@@ -97,26 +89,20 @@ def test_no_line_is_wider_than_a_terminal_whatever_the_names(name):
     wide = [sum(1 + (unicodedata.east_asian_width(sign) in "WF") for sign in line) for line in lines]
     assert max(wide) <= 80
     assert max(wide[4:]) > 70
-    whole = "".join(escape_invisible(name).split())
-    assert "".join("".join(lines[: lines.index("", 1)]).split()).startswith(whole)
+    assert "".join("".join(lines[: lines.index("", 1)]).split()).startswith("".join(escape_invisible(name).split()))
     # The label has 24 columns, and the text the other 52.
     assert "".join(line[2:26] for line in lines if "short" not in line).count(escape_invisible(name)[:3]) > 1
 
 
-def test_what_cannot_be_seen_is_escaped():
+def test_what_cannot_be_seen_is_escaped_and_a_repr_is_one_line():
     for text in ("größe", "日本語", "C:\\temp", "'\""):
         assert escape_invisible(text) == text
     for text in ("\x1b", "\n", "\u202e", "\ud800"):
         assert escape_invisible(text) == text.encode("unicode_escape", "surrogatepass").decode()
     assert align_columns([("a", "b"), ("long", "")]) == ["a     b", "long"]
     assert align_columns([]) == []
-
-
-def test_a_repr_is_one_line_whatever_the_result_holds():
-    assert (
-        repr(Prices([{"what": "bread", "price": 1}]))
-        == "<Prices: prices; 1 rows: print() shows them, frame() has them>"
-    )
+    rows = [{"what": "bread", "price": 1}]
+    assert repr(Prices(rows)) == "<Prices: prices; 1 rows: print() shows them, frame() has them>"
     assert repr(Letter("dear reader", [("", [("a", "b")])])) == "<Letter: dear reader; print() shows it>"
     for one in (Prices([], EVIL * 200), Letter(EVIL * 200, [])):
         assert repr(one).isprintable()
@@ -137,7 +123,5 @@ def test_a_printed_number_lies_in_its_printed_interval_and_shows_two_digits_of_i
             assert float(least) <= float(number) <= float(most)
             assert float(deviation) == pytest.approx(sd, rel=0.051)
             assert abs(float(number) - value) <= 0.051 * sd
-
-
-def test_a_large_number_keeps_all_digits_before_the_point():
+    # All digits before the point are shown.
     assert "100057" in str(Prices([{"what": "records", "number": 100057.4}]))

@@ -3,18 +3,17 @@
 Warnings are errors here, as everywhere, so an overflow on the way is seen.
 """
 
-import functools
+import inspect
 
 import numpy as np
-import pandas as pd
-import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp import bandits, privacy
+from pymc_dirdp import privacy
 from pymc_dirdp.errors import DirdpError, InternalError
 from pymc_dirdp.mechanisms.registry import STRATEGIES
 from tests.planned import planned_sample
+from tests.verbs import APPROX, CALLS, VERBS, called, hair, network, quiet, tosses
 
 BUDGETS = [1e-300, 1e-20, 1e-3, 1.0, 50.0, 1e4, 1e20, 1e300]
 GUARANTEES = [
@@ -37,31 +36,16 @@ ENDS = [
     *(dirdp.TruncatedCDP(rho=budget, omega=omega) for budget, omega in ((1.0, 1 + 1e-15), (1e300, 1e300))),
 ]
 TABLE = {"prior": [1, 1, 1], "n_records": 60}
-quiet = {"progressbar": False}
-rng = np.random.default_rng(20261128)
-FRAME = pd.DataFrame({name: rng.choice(["u", "v"], 60) for name in "abc"} | {"age": rng.integers(0, 60, 60)})
-ALL, LABELS = FRAME[["a", "b", "c"]], {name: ["u", "v"] for name in "abc"}
 
 
-@functools.cache
-def hair():
-    with pm.Model() as model:
-        pm.Multinomial("y", n=60, p=pm.Dirichlet("p", np.ones(3)), observed=[20, 30, 10])
-    return model
-
-
-@functools.cache
-def answers():
-    """Two answers of the same people: finding N7."""
-    with pm.Model() as model:
-        for name in "xy":
-            pm.Bernoulli(name, pm.Beta(f"p_{name}", 1, 1), observed=rng.integers(0, 2, 60))
-    return model
-
-
-@functools.cache
-def network():
-    return dirdp.bayesian_network(ALL, {"a": [], "b": ["a"], "c": ["b"]}, categories=LABELS)
+def answered(call):
+    """The result, or None if the library refuses."""
+    try:
+        return call()
+    except InternalError:
+        raise
+    except DirdpError:
+        return None
 
 
 def described(release):
@@ -71,13 +55,15 @@ def described(release):
     assert repr(dirdp.statement(release))
 
 
+def bounded(value):
+    assert not np.isnan(value)
+    assert value >= 0
+
+
 def in_ledgers(guarantee):
     """As a limit, and as what is spent of another one."""
-    for adaptive in (True, False):
-        for limit, cost in (
-            (guarantee, dirdp.PureDP(epsilon=1e-3)),
-            (dirdp.ApproxDP(epsilon=1, delta=1e-6), guarantee),
-        ):
+    for limit, cost in ((guarantee, dirdp.PureDP(epsilon=1e-3)), (APPROX, guarantee)):
+        for adaptive in (True, False):
             ledger = dirdp.Ledger(limit, adaptive=adaptive)
             answered(lambda ledger=ledger, cost=cost: ledger.spend(cost, what="x", unit="record"))
             answered(lambda ledger=ledger: (ledger.remaining(), ledger.remaining(1e-6), repr(ledger), ledger.frame()))
@@ -85,14 +71,14 @@ def in_ledgers(guarantee):
 
 
 def in_bandits(guarantee):
-    answered(lambda: played(dirdp.ThompsonSampler(["a", "b"], guarantee, contribution=3)))
+    def played():
+        bandit = dirdp.ThompsonSampler(["a", "b"], guarantee, contribution=3)
+        bandit.update("a", 1, person="Ann")
+        bandit.select()
+        assert repr(dirdp.report(bandit, full=True))
+
+    answered(played)
     answered(lambda: dirdp.ThompsonSampler(["a", "b"], guarantee, schedule="every-round", horizon=100))
-
-
-def played(bandit):
-    bandit.update("a", 1, person="Ann")
-    bandit.select()
-    assert repr(dirdp.report(bandit, full=True))
 
 
 def converted(guarantee):
@@ -106,89 +92,84 @@ def converted(guarantee):
         answered(lambda kind=kind, at=at: privacy.convert(guarantee, kind, **at))
 
 
-def answered(call):
-    """The result, or None if the library refuses."""
-    try:
-        return call()
-    except InternalError:
-        raise
-    except DirdpError:
-        return None
+def of_call(verb):
+    """The call of `tests.verbs` with another guarantee."""
+    return lambda g: repr(called(verb, CALLS[verb]() | {"guarantee": g}))
 
 
-def bounded(value):
-    assert not np.isnan(value)
-    assert value >= 0
-
-
-def verbs():
+def with_options():
+    """Verbs of tables and of models by their mechanisms and relations."""
     for kind in ("dirichlet", "gaussian", "geometric", "auto", "joint"):
-        named = {"mechanism": kind}
-        for adjacency in ("replace-one", "add-remove"):
-            here = named | {"adjacency": adjacency}
-            sizes = {} if adjacency == "replace-one" else {"n_records": 60}
+        for adjacency, size in (("replace-one", {}), ("add-remove", {"n_records": 60})):
+            here = {"mechanism": kind, "adjacency": adjacency}
             yield f"calibrate {kind} {adjacency}", lambda g, here=here: dirdp.calibrate(g, **TABLE, **here)
-            yield f"plan {kind} {adjacency}", lambda g, here=here | sizes: dirdp.plan(g, hair(), **here, **quiet)
-            yield f"two {kind} {adjacency}", lambda g, here=here | sizes: dirdp.plan(g, answers(), **here, **quiet)
-        yield f"error {kind}", lambda g, named=named: bounded(dirdp.expected_error(g, **TABLE, **named))
-        yield (
-            f"sample {kind}",
-            lambda g, named=named: described(planned_sample(g, hair(), **named, **quiet)),
-        )
-    for strategy in STRATEGIES:
-        named = {"mechanism": dirdp.mechanisms.Dirichlet(strategy=strategy)}
-        yield f"calibrate {strategy}", lambda g, named=named: dirdp.calibrate(g, **TABLE, **named)
-        yield f"error {strategy}", lambda g, named=named: bounded(dirdp.expected_error(g, **TABLE, **named))
-        yield f"sample {strategy}", lambda g, named=named: described(planned_sample(g, hair(), **named, **quiet))
+            here = here | size | quiet
+            yield f"plan {kind} {adjacency}", lambda g, here=here: dirdp.plan(g, hair(), **here)
+            # Two answers of the same people: finding N7.
+            yield f"two {kind} {adjacency}", lambda g, here=here: dirdp.plan(g, tosses("xy"), **here)
     for kind in ("auto", "joint", "geometric", "gaussian"):
-        here = {"mechanism": kind, "unit": "record", "adjacency": "replace-one"}
-        yield f"private_model {kind}", lambda g, here=here: dirdp.private_model(g, answers(), **here)
-        yield (
-            f"plan of any model {kind}",
-            lambda g, here=here: repr(dirdp.plan(g, answers(), any_model=True, **here, **quiet)),
-        )
-    yield "least_guarantee", lambda g: dirdp.least_guarantee(0.1, g, **TABLE)
-    yield "least_records", lambda g: dirdp.least_records(0.1, g, prior=[1, 1, 1])
-    yield "privacy_utility", lambda g: repr(dirdp.privacy_utility([g], **TABLE))
-    yield "choose_structure", lambda g: repr(dirdp.choose_structure(g, ALL, categories=LABELS))
-    yield (
-        "choose_bins",
-        lambda g: repr(
-            dirdp.choose_bins(g, FRAME, "age", n_bins=3, candidates=list(range(0, 61, 5)), ledger=None),
-        ),
-    )
-    yield "EveryRound", lambda g: bandits.EveryRound(g, 100)
-    yield "bandits", in_bandits
-    yield "ledgers", in_ledgers
-    yield "convert", converted
+        here = {"mechanism": kind, "adjacency": "replace-one", "unit": "record"}
+        yield f"private_model {kind}", lambda g, here=here: dirdp.private_model(g, tosses("xy"), **here)
+        here = here | {"any_model": True} | quiet
+        yield f"plan of any model {kind}", lambda g, here=here: repr(dirdp.plan(g, tosses("xy"), **here))
+    strategies = {strategy: dirdp.mechanisms.Dirichlet(strategy=strategy) for strategy in STRATEGIES}
+    for kind, of in ({kind: kind for kind in ("gaussian", "geometric", "auto", "joint")} | strategies).items():
+        yield f"expected_error {kind}", lambda g, of=of: bounded(dirdp.expected_error(g, **TABLE, mechanism=of))
+        yield f"sample {kind}", lambda g, of=of: described(planned_sample(g, hair(), mechanism=of, **quiet))
 
 
-VERBS = dict(verbs())
+VERBS_OF_GUARANTEES = {
+    **dict(with_options()),
+    **{verb: of_call(verb) for verb in ("least_records", "choose_structure", "choose_bins", "EveryRound")},
+    "least_guarantee": lambda g: dirdp.least_guarantee(0.1, g, **TABLE),
+    "privacy_utility": lambda g: repr(dirdp.privacy_utility([g], **TABLE)),
+    "bandits": in_bandits,
+    "ledgers": in_ledgers,
+    "convert": converted,
+}
 # A table of these plans takes seconds for one guarantee.
 SLOW = {
-    "compare": lambda g: repr(dirdp.compare(g, **TABLE, simulations=5, **quiet)),
-    "Classifier": lambda g: dirdp.Classifier.sample(g, FRAME[["a", "b"]], FRAME["c"], categories=LABELS, target="c"),
+    **{verb: of_call(verb) for verb in ("compare", "Classifier.sample")},
     **{
         f"network {kind}": lambda g, kind=kind: dirdp.plan(g, network(), mechanism=kind, **quiet)
         for kind in ("dirichlet", "gaussian", "geometric", "auto", "marginals")
     },
 }
+# A release is planned, a plan is calibrated, and joint noise and the choice of a mechanism take longest.
+IN_OTHERS = {
+    *(f"calibrate {kind} {adjacency}" for kind in ("joint", "auto") for adjacency in ("replace-one", "add-remove")),
+    *(
+        "expected_error joint",
+        "expected_error auto",
+        "plan joint replace-one",
+        "plan auto replace-one",
+        "plan joint add-remove",
+    ),
+    *("two joint replace-one", "two auto replace-one", "two auto add-remove", "plan of any model auto"),
+}
+
+
+def test_each_verb_that_takes_a_guarantee_is_tried():
+    takes = {verb for verb in VERBS if "guarantee" in inspect.signature(VERBS[verb]).parameters}
+    tried = {name.split()[0] for name in VERBS_OF_GUARANTEES | SLOW} | {"ThompsonSampler", "Ledger.spend"}
+    assert takes - tried == {"Ledger.reserve"}
 
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [verb for verb in VERBS_OF_GUARANTEES if verb not in IN_OTHERS])
 def test_every_verb_answers_or_refuses_at_the_ends(verb):
-    for guarantee in ENDS:
-        answered(lambda guarantee=guarantee: VERBS[verb](guarantee))
+    # The search for joint noise, and for a number, takes a second for each of them.
+    for guarantee in ENDS[::3] if {"joint", "least_records", "least_guarantee"} & set(verb.split()) else ENDS:
+        answered(lambda guarantee=guarantee: VERBS_OF_GUARANTEES[verb](guarantee))
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("verb", VERBS | SLOW)
+@pytest.mark.parametrize("verb", VERBS_OF_GUARANTEES | SLOW)
 def test_every_verb_answers_or_refuses(verb):
     for guarantee in GUARANTEES:
-        answered(lambda guarantee=guarantee: (VERBS | SLOW)[verb](guarantee))
+        answered(lambda guarantee=guarantee: (VERBS_OF_GUARANTEES | SLOW)[verb](guarantee))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -196,5 +177,4 @@ def test_every_verb_answers_or_refuses(verb):
 def test_a_private_model_of_two_variables(epsilon):
     """Finding N7: `math domain error` from an epsilon of 40 on, where the noise has a variance of 0 in doubles."""
     guarantee = dirdp.ApproxDP(epsilon=epsilon, delta=1e-6)
-    model = dirdp.private_model(guarantee, answers(), adjacency="replace-one")
-    assert len(model.free_RVs) == 2
+    assert len(dirdp.private_model(guarantee, tosses("xy"), adjacency="replace-one").free_RVs) == 2

@@ -76,7 +76,19 @@ def faults(monkeypatch):
     return found
 
 
-KINDS = list(itertools.product((False, True), (False, True)))
+KINDS = [{"late": late, "lasting": lasting} for late in (False, True) for lasting in (False, True)]
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind['late']}-{kind['lasting']}")
+
+
+def each_step(attempt):
+    """Each step of an attempt fails in turn, until there is none that could; how many attempts failed."""
+    failed = 0
+    for at in itertools.count(1):
+        met, failures = attempt(at)
+        failed += failures
+        if not met:
+            assert at > 8
+            return failed
 
 
 class Model:
@@ -118,61 +130,60 @@ UPDATES = [
 ]
 
 
-@pytest.mark.parametrize(("late", "lasting"), KINDS)
-def test_a_list_of_rewards_is_counted_once(tmp_path, faults, late, lasting):
+@each_kind
+def test_a_list_of_rewards_is_counted_once(tmp_path, faults, kind):
     """The run and the file are those of the model after any fault and the user's retry."""
-    failed = loaded = 0
-    for at in itertools.count(1):
+    loaded = []
+
+    def attempt(at):
         path, model = tmp_path / f"{at}.db", Model("ab", 2, 2)
         bandit = dirdp.ThompsonSampler(["a", "b"], NO_NOISE, first_batch=2, contribution=2, path=path)
-        again = met = False
+        met, failed = False, 0
         for update in UPDATES:
             arms, rewards, people = update
             before = bandit._run.state.released, [*bandit._run.state.open], dict(bandit._run.state.people)
             if not met and update is not UPDATES[0]:
-                faults.arm(at, late=late, lasting=lasting)
+                faults.arm(at, **kind)
+            again = False
             try:
                 bandit.update(arms, rewards, person=people)
             except dirdp.errors.ReleaseError:
-                again = True
+                again, failed = True, failed + 1
                 state = bandit._run.state
                 assert before == (state.released, [*state.open], dict(state.people))
             met = met or faults.disarm()
             model.update(arms, rewards, people)
+            if again and owner_of(path) != bandit._run.file._owner:
+                # The commit was made, and its file could not be read back. Nothing is released from here on.
+                for act in (lambda: bandit.update(arms, rewards, person=people), lambda: bandit.save()):  # noqa: B023
+                    with pytest.raises(dirdp.errors.ReleaseError, match="do not report the rewards"):
+                        act()
+                loaded.append(at)
+                # What was open and not saved is lost, as in a crash.
+                assert model.is_that_of(dirdp.ThompsonSampler.load(path), with_open=False)
+                return met, failed
             if again:
-                failed, again = failed + 1, False
-                if owner_of(path) != bandit._run.file._owner:
-                    # The commit was made, and its file could not be read back. Nothing is released from here on.
-                    with pytest.raises(dirdp.errors.ReleaseError, match="do not report the rewards"):
-                        bandit.update(arms, rewards, person=people)
-                    with pytest.raises(dirdp.errors.ReleaseError, match="do not report the rewards"):
-                        bandit.save()
-                    loaded, bandit = loaded + 1, dirdp.ThompsonSampler.load(path)
-                    # What was open and not saved is lost, as in a crash.
-                    assert model.is_that_of(bandit, with_open=False)
-                    break
                 bandit.update(arms, rewards, person=people)
-        else:
-            assert model.is_that_of(bandit)
-            bandit.save()
-            assert model.is_that_of(dirdp.ThompsonSampler.load(path))
-        if not met:
-            break
-    assert at > 8
-    assert failed > 8 - late
-    assert loaded == (late and lasting)
+        assert model.is_that_of(bandit)
+        bandit.save()
+        assert model.is_that_of(dirdp.ThompsonSampler.load(path))
+        return met, failed
+
+    assert each_step(attempt) > 8 - kind["late"]
+    assert len(loaded) == (kind["late"] and kind["lasting"])
 
 
-@pytest.mark.parametrize(("late", "lasting"), KINDS)
-def test_a_save_fails_and_is_done_again(tmp_path, faults, late, lasting):
-    for at in itertools.count(1):
+@each_kind
+def test_a_save_fails_and_is_done_again(tmp_path, faults, kind):
+    def attempt(at):
         path, model = tmp_path / f"{at}.db", Model("ab", 2, 2)
         bandit = dirdp.ThompsonSampler(["a", "b"], NO_NOISE, first_batch=2, contribution=2)
-        met, update = False, UPDATES[1]
-        bandit.update(*update[:2], person=update[2])
-        model.update(*update)
+        arms, rewards, people = UPDATES[1]
+        bandit.update(arms, rewards, person=people)
+        model.update(arms, rewards, people)
+        met = False
         for where in (path, None):
-            faults.arm(at, late=late, lasting=lasting)
+            faults.arm(at, **kind)
             try:
                 bandit.save(where)
             except dirdp.errors.ReleaseError:
@@ -182,34 +193,28 @@ def test_a_save_fails_and_is_done_again(tmp_path, faults, late, lasting):
             assert model.is_that_of(bandit)
         faults.disarm()
         assert model.is_that_of(dirdp.ThompsonSampler.load(path))
-        if not met:
-            break
-    assert at > 8
+        return met, met
+
+    each_step(attempt)
 
 
-def spent(ledger):
-    return ledger.spend(HALF, what="hair")
+ACTS = {
+    "spent": lambda ledger: ledger.spend(HALF, what="hair"),
+    "reserved": lambda ledger: ledger.reserve(HALF, what="hair", times=2, unit="record"),
+    "used": lambda ledger: ledger.using(1).spend(HALF, what="hair"),
+}
 
 
-def reserved(ledger):
-    return ledger.reserve(HALF, what="hair", times=2, unit="record")
-
-
-def used(ledger):
-    return ledger.using(1).spend(HALF, what="hair")
-
-
-@pytest.mark.parametrize(("late", "lasting"), KINDS)
-@pytest.mark.parametrize("act", [spent, reserved, used])
-def test_no_release_without_an_entry(tmp_path, faults, act, late, lasting):
-    failed = 0
-    for at in itertools.count(1):
+@each_kind
+@pytest.mark.parametrize("act", ACTS)
+def test_no_release_without_an_entry(tmp_path, faults, act, kind):
+    def attempt(at):
         ledger = dirdp.Ledger(dirdp.PureDP(epsilon=5.0), tmp_path / f"{at}.db")
         ledger.reserve(HALF, what="hair", unit="record")
-        before, count = ledger.entries(), 2 if act is reserved else 1
-        faults.arm(at, late=late, lasting=lasting)
+        before, count = ledger.entries(), 2 if act == "reserved" else 1
+        faults.arm(at, **kind)
         try:
-            act(ledger)
+            ACTS[act](ledger)
             done = True
         except dirdp.errors.LedgerError:
             done = False
@@ -220,35 +225,33 @@ def test_no_release_without_an_entry(tmp_path, faults, act, late, lasting):
         assert len(after) - len(before) in ((count,) if done else (0, count))
         written = len(after) > len(before)
         if not done:
-            failed += 1
             # Only if a commit is made, reported as an error, and cannot be read back, the entry has no release.
-            assert not written or (late and lasting)
-            if not (written and act is used):
-                act(ledger)
-            elif written:
+            assert not written or (kind["late"] and kind["lasting"])
+            if written and act == "used":
                 with pytest.raises(dirdp.errors.ArgumentError, match="reservation"):
-                    act(ledger)
+                    ACTS[act](ledger)
+            else:
+                ACTS[act](ledger)
         assert dirdp.Ledger(ledger.limit, ledger.path).entries() == ledger.entries()
-        if not met:
-            break
-    assert at > 8
-    assert failed > 8 - late
+        return met, not done
+
+    assert each_step(attempt) > 8 - kind["late"]
 
 
-@pytest.mark.parametrize(("late", "lasting"), KINDS)
-def test_a_ledger_is_made_whole_or_not_at_all(tmp_path, faults, late, lasting):
-    for at in itertools.count(1):
+@each_kind
+def test_a_ledger_is_made_whole_or_not_at_all(tmp_path, faults, kind):
+    def attempt(at):
         path = tmp_path / f"{at}.db"
-        faults.arm(at, late=late, lasting=lasting)
+        faults.arm(at, **kind)
         with suppress(dirdp.errors.LedgerError):
             dirdp.Ledger(HALF, path)
         met = faults.disarm()
         ledger = dirdp.Ledger(HALF, path)
         assert ledger.entries() == ()
-        spent(ledger)
-        if not met:
-            break
-    assert at > 8
+        ACTS["spent"](ledger)
+        return met, 0
+
+    each_step(attempt)
 
 
 @pytest.mark.parametrize("trouble", ["locked", "full", "read-only", "gone", "foreign"])

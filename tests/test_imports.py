@@ -15,18 +15,14 @@ from pathlib import Path
 import pytest
 
 import pymc_dirdp
+from tests.sources import FILES, PACKAGE
+from tests.verbs import PUBLIC_ROOMS
 
 HEAVY = ["pymc", "pytensor", "xarray", "arviz", "pandas", "matplotlib", "dp_accounting", "opendp"]
 # These rooms ask PyMC, ArviZ, xarray or Matplotlib; every other one needs NumPy and SciPy alone.
 HEAVY_ROOMS = ("models", "networks", "releases", "curator", "bandits", "plots")
-PACKAGE = Path(pymc_dirdp.__file__).parent
-MODULES = sorted(
-    ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-    for path in PACKAGE.rglob("*.py")
-    if path.name != "__init__.py"
-)
-PUBLIC_ROOMS = sorted(stub.parent.name for stub in PACKAGE.glob("*/__init__.pyi"))
 PACKAGES = ["pymc_dirdp", *(f"pymc_dirdp.{room}" for room in PUBLIC_ROOMS)]
+MODULES = [".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in FILES if path.name != "__init__.py"]
 MATHEMATICS = [name for name in MODULES if not name.startswith(HEAVY_ROOMS)]
 
 
@@ -39,20 +35,18 @@ def loaded_after(*stages):
 
 
 def test_the_mathematics_needs_numpy_and_scipy_alone():
-    """Every module that is no model, also when it is put to work."""
+    """Every module that is no model, also when it is put to work; the package and a name of a room need nothing."""
     assert {"privacy.curves", "planning.calibration", "mechanisms.dirichlet", "inference.observed_table"} <= set(
         MATHEMATICS
     )
-    stages = [f"import pymc_dirdp.{name}" for name in MATHEMATICS]
+    rooms = ["import pymc_dirdp", *(f"pymc_dirdp.{room}" for room in PUBLIC_ROOMS)]
+    modules = [f"import pymc_dirdp.{name}" for name in MATHEMATICS]
     work = "import pymc_dirdp as p; p.calibrate(p.ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1], n_records=9)"
-    for stage, loaded in zip([*stages, work], loaded_after(*stages, work), strict=True):
-        assert loaded.isdisjoint(HEAVY), stage
-
-
-def test_the_package_itself_imports_nothing():
-    (loaded,) = loaded_after("import pymc_dirdp")
-    assert loaded.isdisjoint([*HEAVY, "numpy", "scipy"])
-    assert {name for name in loaded if name.startswith("pymc_dirdp.")} == {"pymc_dirdp.lazy"}
+    stages = [*rooms, *modules, work]
+    loaded = loaded_after(*stages)
+    for i, (stage, found) in enumerate(zip(stages, loaded, strict=True)):
+        assert found.isdisjoint([*HEAVY, "numpy", "scipy"] if i < len(rooms) else HEAVY), stage
+    assert {name for name in loaded[0] if name.startswith("pymc_dirdp.")} == {"pymc_dirdp.lazy"}
 
 
 @pytest.mark.thorough
@@ -61,12 +55,6 @@ def test_transforms_are_loaded_where_something_is_transformed():
     verbs = "import pymc, pymc_dirdp as p; p.plan, p.sample, p.report, p.estimate, p.analyse, p.fit"
     (loaded,) = loaded_after(verbs)
     assert "scipy.fft" not in loaded
-
-
-def test_a_room_is_found_without_an_import_of_its_own_and_imports_nothing():
-    stages = ["import pymc_dirdp", *(f"pymc_dirdp.{room}" for room in PUBLIC_ROOMS)]
-    for stage, loaded in zip(stages, loaded_after(*stages), strict=True):
-        assert loaded.isdisjoint([*HEAVY, "numpy", "scipy"]), stage
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -92,18 +80,20 @@ def test_public_classes_and_functions_have_an_example(package):
     assert not without
 
 
-@pytest.mark.parametrize("package", PACKAGES)
 @pytest.mark.thorough
-def test_a_name_that_is_asked_for_is_what_its_home_has_under_that_name(package):
-    """The same object as by its long name, whichever of the two is imported first."""
-    stub = Path(import_module(package).__file__).with_suffix(".pyi")
-    lines = [line for line in ast.parse(stub.read_text(encoding="utf-8")).body if isinstance(line, ast.ImportFrom)]
-    assert sorted(line.names[0].name for line in lines) == import_module(package).__all__
-    code = [f"import {package} as p", "from importlib import import_module"]
-    for line in lines:
-        name = line.names[0].name
-        home = f"import_module('{line.module}').{name}"
-        code += [f"assert p.{name} is {home}, '{name}'", f"assert p.{name} is {home}, '{name}, again'"]
+def test_a_name_that_is_asked_for_is_what_its_home_has_under_that_name():
+    """The same object as by its long name, also if the package is asked first."""
+    code = ["import sys", "from importlib import import_module", "import pymc"]
+    for package in PACKAGES:
+        stub = Path(import_module(package).__file__).with_suffix(".pyi")
+        lines = [line for line in ast.parse(stub.read_text(encoding="utf-8")).body if isinstance(line, ast.ImportFrom)]
+        assert sorted(line.names[0].name for line in lines) == import_module(package).__all__
+        code += ["for name in [name for name in sys.modules if name.startswith('pymc_dirdp')]: del sys.modules[name]"]
+        code += [f"p = import_module('{package}')"]
+        for line in lines:
+            name = line.names[0].name
+            home = f"import_module('{line.module}').{name}"
+            code += [f"assert p.{name} is {home} is p.{name}, '{package}.{name}'"]
     subprocess.run([sys.executable, "-c", "\n".join(code)], check=True)
 
 

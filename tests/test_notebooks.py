@@ -28,6 +28,10 @@ def text_of(notebook):
     return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
 
 
+def exercises_of(page):
+    return len(re.findall(r"^\*\*\d+\. ", page.read_text(encoding="utf-8"), re.MULTILINE))
+
+
 def run(notebook, folder):
     """Run it in the folder where it was downloaded to."""
     return NotebookClient(notebook, timeout=300, kernel_name="python3").execute(cwd=str(folder))
@@ -35,7 +39,8 @@ def run(notebook, folder):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_is_a_notebook_that_jupyter_understands(page):
-    notebook = as_notebook.notebook_of(page.read_text(encoding="utf-8"))
+    page_text = page.read_text(encoding="utf-8")
+    notebook = as_notebook.notebook_of(page_text)
     nbformat.validate(notebook)
     first, second = notebook.cells[:2]
     assert first.source.startswith("# ")
@@ -45,29 +50,21 @@ def test_a_page_is_a_notebook_that_jupyter_understands(page):
     assert not re.findall(r"\]\((?!https?:)[^)]*\)", text), "a link to a page that is not beside the notebook"
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     # A cell that was not read as one would stand in the text.
-    assert len(code) == 1 + page.read_text(encoding="utf-8").count("```{code-cell}")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_has_what_the_table_guarantees(page):
-    text = page.read_text(encoding="utf-8")
+    assert len(code) == 1 + page_text.count("```{code-cell}")
+    # What the table of pages guarantees.
     for part in ("```{as-notebook}\n```", "**The question.**", "## Exercises", "Show the solution", "**You can now**"):
-        assert part in text, part
+        assert part in page_text, part
     assert f"](teach/{page.name})" in (DOCS / "teach.md").read_text(encoding="utf-8")
-    exercises = len(re.findall(r"^\*\*\d+\. ", text, re.MULTILINE))
-    assert text.count("Show the solution") == exercises
+    assert page_text.count("Show the solution") == exercises_of(page)
     # A plot function in a cell makes one picture.
-    assert text.count("plt.subplots") + text.count("plots.plot_") <= 5
+    assert page_text.count("plt.subplots") + page_text.count("plots.plot_") <= 5
 
 
-def test_what_only_sphinx_understands_is_left_out():
+def test_what_only_sphinx_understands_is_left_out_and_a_solution_is_folded():
     page = HEAD + "```{as-notebook}\n```\n\nSee {py:func}`~pymc_dirdp.plan` and [Theory](../theory.md#one).\n"
     text = text_of(as_notebook.notebook_of(page + "\n![picture](https://example.org/a.png) [web](https://a.b)\n"))
     assert "See `pymc_dirdp.plan` and Theory." in text
     assert "![picture](https://example.org/a.png) [web](https://a.b)" in text
-
-
-def test_a_solution_is_folded():
     page = HEAD + CELL.format(":tags: [hide-cell]\n\n1 + 1") + "\n" + CELL.format(":tags: [hide-input]\n\n2 + 2")
     solution, picture = as_notebook.notebook_of(page).cells[2:]
     assert solution.metadata.jupyter == {"source_hidden": True, "outputs_hidden": True}
@@ -88,10 +85,8 @@ def test_students_get_no_solution(tmp_path, monkeypatch):
             nbformat.read(tmp_path / name / f"{page.stem}.ipynb", as_version=4) for name in ("teacher", "student")
         )
         nbformat.validate(student)
-        text = page.read_text(encoding="utf-8")
-        exercises = len(re.findall(r"^\*\*\d+\. ", text, re.MULTILINE))
         own = [cell for cell in student.cells if cell.source == as_notebook.YOUR_TURN]
-        assert len(own) == exercises
+        assert len(own) == exercises_of(page)
         assert "Show the solution" not in nbformat.writes(student)
         # What was left out is in no other cell.
         for one in teacher.cells:

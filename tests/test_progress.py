@@ -1,5 +1,6 @@
 """The progress bar: for anyone who looks at a terminal and waits for over a second, and for nobody else."""
 
+import functools
 import io
 import threading
 import time
@@ -14,7 +15,7 @@ from rich import progress as rich_progress
 import pymc_dirdp as dirdp
 from pymc_dirdp import progress
 from pymc_dirdp.progress import QUIET, Bar
-from tests.planned import planned_sample
+from tests.verbs import CALLS, called, drawn_network, hair
 
 
 class Screen(io.StringIO):
@@ -106,6 +107,10 @@ def test_nothing_is_written_to_files_and_other_programs(monkeypatch, capsys):
     with Bar(3, "tables", shown=True) as bar:
         time.sleep(0.3)
         bar.advance(3)
+    # Nor do verbs print anything.
+    for name in ("sample", "analyse", "estimate", "compare"):
+        USES[name]()
+    dirdp.curator.exact_posterior(hair(), 10)
     said = capsys.readouterr()
     assert said.out == said.err == ""
 
@@ -125,24 +130,16 @@ def test_a_notebook_without_widgets_shows_no_bar_and_no_warning(monkeypatch, rec
     assert not recwarn.list
 
 
-def heads():
-    with pm.Model() as model:
-        pm.Binomial("heads", n=1000, p=pm.Beta("p", 1, 1), observed=300)
-    return model
+def with_bar(verb, **bar):
+    """The right call of a verb, with the bar that it has by default or this one."""
+    return called(verb, {name: value for name, value in CALLS[verb]().items() if name != "progressbar"} | bar)
 
 
-RELEASE = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), heads())
-NETWORK = {"class": ["a", "b"], "x": ["a", "b"]}
 USES = {
-    "sample": lambda **bar: planned_sample(dirdp.PureDP(epsilon=1.0), heads(), mechanism="geometric", **bar),
-    "analyse": lambda **bar: dirdp.analyse(RELEASE, 10, chains=1, **bar),
-    "estimate": lambda **bar: dirdp.estimate(RELEASE, **bar),
-    "compare": lambda **bar: dirdp.compare(
-        dirdp.PureDP(epsilon=1.0), prior=np.ones(2), n_records=20, simulations=10, **bar
-    ),
-    "simulate_bandit": lambda **bar: dirdp.simulate_bandit(
-        dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0)), [0.5, 0.4], 50, 2, **bar
-    ),
+    verb: functools.partial(with_bar, verb) for verb in ("sample", "analyse", "estimate", "compare", "simulate_bandit")
+} | {
+    "network": lambda **bar: dirdp.analyse(drawn_network(), 5, chains=1, same_records=True, **bar),
+    "rows": lambda **bar: dirdp.analyse(drawn_network(), 5, chains=1, same_records=False, **bar),
 }
 
 
@@ -167,12 +164,7 @@ class Counted:
 
 @pytest.mark.parametrize("use", USES)
 def test_each_verb_counts_all_that_it_does_and_can_be_silenced(use, monkeypatch, recwarn):
-    for module in (
-        "releases.release",
-        "releases.analysis",
-        "planning.comparison",
-        "bandits.simulation",
-    ):
+    for module in ("releases.release", "releases.analysis", "planning.comparison", "bandits.simulation"):
         monkeypatch.setattr(f"pymc_dirdp.{module}.Bar", Counted)
     for shown in (True, False):
         Counted.made = []
@@ -180,21 +172,3 @@ def test_each_verb_counts_all_that_it_does_and_can_be_silenced(use, monkeypatch,
         # A verb that calls another one shows its own bar alone.
         assert sum(bar.shown for bar in Counted.made) == shown
         assert all(bar.done == bar.total > 0 for bar in Counted.made)
-
-
-def test_a_network_counts_its_tables(monkeypatch):
-    model = dirdp.naive_bayes({"x": ["a", "b"]}, ["a", "b"], categories=NETWORK)
-    release = dirdp.sample(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric")
-    monkeypatch.setattr("pymc_dirdp.releases.analysis.Bar", Counted)
-    for jointly in (True, False):
-        Counted.made = []
-        dirdp.analyse(release, 5, chains=1, same_records=jointly)
-        assert [(bar.done, bar.total) for bar in Counted.made] == [(2, 2)]
-
-
-def test_verbs_print_nothing(capsys):
-    for name in ("sample", "analyse", "estimate", "compare"):
-        USES[name]()
-    dirdp.curator.exact_posterior(heads(), 10)
-    said = capsys.readouterr()
-    assert said.out == said.err == ""

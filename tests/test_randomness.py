@@ -21,16 +21,14 @@ def stated(request):
 
 def release():
     with pm.Model():
-        p = pm.Dirichlet("p", a=np.ones(3))
-        pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
-        return planned_sample(dirdp.ApproxDP(epsilon=0.1, delta=1e-6), mechanism="geometric", released_draws=2)
+        pm.Multinomial("x", n=60, p=pm.Dirichlet("p", a=np.ones(3)), observed=[30, 20, 10])
+        release = planned_sample(dirdp.ApproxDP(epsilon=0.1, delta=1e-6), mechanism="geometric", released_draws=2)
+    return release["release"]["text"].item()
 
 
 def test_bits_of_the_system_follow_from_the_name_of_the_test(stated):
     assert os.urandom(8) + secrets.token_bytes(8) == stated(8) + stated(8)
-
-
-def test_a_generator_without_a_seed_takes_its_own_from_them(stated):
+    # A generator without a seed takes its own from them.
     other = np.random.default_rng(np.random.SeedSequence(int.from_bytes(stated(16))))
     assert np.random.default_rng().random() == other.random()
 
@@ -50,11 +48,11 @@ def test_each_parameter_of_a_fixture_has_its_own(of_a_fixture):
 
 
 def test_a_release_is_the_same_in_every_run_and_another_in_each_call(monkeypatch, stated):
-    first, second = (one["release"]["text"].item() for one in (release(), release()))
+    first, second = (release() for _ in range(2))
     assert first != second
     monkeypatch.setattr(os, "urandom", stated)
     monkeypatch.setattr(random, "_urandom", stated)
-    assert release()["release"]["text"].item() == first
+    assert release() == first
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")

@@ -2,18 +2,15 @@
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
 from pymc_dirdp import errors
+from tests.sources import FILES, ROOT, texts_in, texts_of
 
-from .test_words import texts_of
-
-ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 HEADINGS = re.findall(r"^### (.*)$", PAGE, re.MULTILINE)
-TEXTS = [text for path in sorted((ROOT / "pymc_dirdp").rglob("*.py")) for text in texts_of(path)]
+TEXTS = [text for path in FILES for text in texts_of(path)]
 
 
 def occurs(heading, texts):
@@ -28,17 +25,10 @@ def test_each_heading_is_a_text_of_the_package(heading):
 
 
 def test_a_text_that_is_gone_is_seen():
-    texts = list(texts_of_code('raise ValueError(f"The column {name!r} holds {n} texts.")'))
+    texts = list(texts_in(ast.parse('raise ValueError(f"The column {name!r} holds {n} texts.")')))
     assert occurs("The column … holds", texts)
     assert not occurs("The column … has", texts)
     assert not occurs("holds … The column", texts)
-
-
-def texts_of_code(code):
-    """The texts of a piece of code, as `texts_of` has those of a file."""
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.JoinedStr):
-            yield "".join(piece.value if isinstance(piece, ast.Constant) else "{}" for piece in node.values)
 
 
 def test_each_error_and_warning_is_explained():

@@ -14,14 +14,15 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.accounting.opening import Sealed
-from pymc_dirdp.cli.main import main
 from pymc_dirdp.mechanisms.registry import Dirichlet, Marginals
 from pymc_dirdp.releases import pairs_drawn, release
 from pymc_dirdp.sampling.drawing import Once, SecretCounts
+from tests.sources import FILES, PACKAGE, ROOT, tree_of
+from tests.test_non_interference import FRAMES
+from tests.test_non_interference import VERBS as OF_RECORDS
 
-PACKAGE = Path(dirdp.__file__).parent
-PAGE = PACKAGE.parent / "docs" / "threat_model.md"
-LOOSE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+PAGE = ROOT / "docs" / "threat_model.md"
+LOOSE, LARGE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6), dirdp.ApproxDP(epsilon=4.0, delta=1e-5)
 CELLS = [48611, 31337, 77003, 10522]
 RECORDS = {"pet": ["cat", "dog", "cat", "hen"] * 50, "fur": ["yes", "no", "yes", "no"] * 50}
 LABELS = {"pet": ["cat", "dog", "hen"], "fur": ["yes", "no"]}
@@ -43,8 +44,8 @@ def test_the_page_names_at_most_twelve_files():
 def test_only_the_core_reads_secret_counts():
     readers = {
         str(file.relative_to(PACKAGE))
-        for file in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for file in FILES
+        for node in ast.walk(tree_of(file))
         if isinstance(node, ast.Attribute) and node.attr == "secret_cells"
     }
     assert readers
@@ -79,33 +80,12 @@ def poisson():
     return model
 
 
-def logistic():
-    with pm.Model() as model:
-        group = pm.Data("group", np.array([0, 1, 1, 0, 1]))
-        effect = pm.Normal("effect", shape=2)
-        pm.Bernoulli("ill", logit_p=effect[group], observed=np.array([0, 1, 1, 0, 0]))
-    return model
-
-
 def sampled(model=one_table, guarantee=LOOSE, **options):
     dirdp.sample(guarantee, model(), progressbar=False, **options)
 
 
 def of_pairs(folder):
     dirdp.sample(LOOSE, dirdp.latent_class(RECORDS, categories=LABELS), progressbar=False)
-
-
-def of_command_line(folder):
-    rows = "\n".join(f"{pet},{fur},{i}" for i, (pet, fur) in enumerate(zip(*RECORDS.values(), strict=True)))
-    (folder / "data.csv").write_text(f"pet,fur,who\n{rows}\n")
-    (folder / "survey.toml").write_text(
-        '[guarantee]\nkind = "ApproxDP"\nepsilon = 1.0\ndelta = 1e-6\n'
-        "[data]\nrecords = 200\n[people]\ncontribution = 1\n"
-        '[variables.pet]\ncategories = ["cat", "dog", "hen"]\n'
-        '[variables.fur]\ncategories = ["yes", "no"]\ngiven = ["pet"]\n'
-    )
-    files = [str(folder / name) for name in ("survey.toml", "data.csv", "out.json")]
-    assert main(["release", files[0], files[1], "--out", files[2]]) == 0
 
 
 def of_frames(folder):
@@ -135,18 +115,14 @@ VERBS = {
     "survey": lambda folder: sampled(survey, unit="person"),
     "ledger": lambda folder: sampled(ledger=dirdp.Ledger(LOOSE, folder / "ledger.db")),
     "counts": lambda folder: dirdp.private_model(dirdp.PureDP(epsilon=1.0), poisson(), count_variables=["cases"]),
-    "outcomes": lambda folder: dirdp.private_model(LOOSE, logistic(), levels={"group": 2}, adjacency="add-remove"),
     "pairs": of_pairs,
-    "command line": of_command_line,
-    "structure": lambda folder: dirdp.choose_structure(LOOSE, RECORDS, categories=LABELS),
     "structure of an engine": of_frames,
     "structure of units": of_units,
-    "bins": lambda folder: dirdp.choose_bins(
-        LOOSE, {"age": list(range(90))}, "age", n_bins=3, candidates=[20, 40, 60], ledger=None
-    ),
-    "classifier": lambda folder: dirdp.Classifier.sample(
-        dirdp.ApproxDP(epsilon=4.0, delta=1e-6), RECORDS, "pet", categories=LABELS, progressbar=False
-    ),
+    # Verbs that read a frame: what they are charged, and what they refuse, has tests of its own.
+    **{
+        verb: lambda folder, call=call: call(FRAMES["40 records"], dirdp.Ledger(LARGE, adjacency="add-remove"))
+        for verb, call in OF_RECORDS.items()
+    },
 }
 
 
@@ -156,11 +132,9 @@ def is_left(item):
 
 
 @contextlib.contextmanager
-def watched(monkeypatch):
+def watched():
     """The files that run between the opening of the records and the return to the verb, and what is left after it."""
     seen, left, open_records = set(), [], Sealed.release
-    # Other tests may have prepared draws that nothing used.
-    before = [item for item in gc.get_objects() if is_left(item)]
 
     def look(frame, event, _):
         file = frame.f_code.co_filename
@@ -177,16 +151,21 @@ def watched(monkeypatch):
         finally:
             sys.setprofile(None)
             gc.collect()
-            left.append(sum(is_left(item) for item in gc.get_objects()) - len(before))
+            left.append(sum(map(is_left, gc.get_objects())))
 
-    monkeypatch.setattr(Sealed, "release", opened)
-    yield seen, left
-    monkeypatch.setattr(Sealed, "release", open_records)
+    # Whatever is there before is looked at no more: a million objects, and draws that other tests prepared.
+    gc.freeze()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Sealed, "release", opened)
+            yield seen, left
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_only_the_core_runs_with_counts_in_hand(verb, tmp_path, monkeypatch):
-    with watched(monkeypatch) as (seen, left), warnings.catch_warnings():
+def test_only_the_core_runs_with_counts_in_hand(verb, tmp_path):
+    with watched() as (seen, left), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         VERBS[verb](tmp_path)
     assert seen
@@ -210,30 +189,29 @@ def arrays_in_frames():
         frame = frame.f_back
 
 
-@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric", "gaussian"])
-def test_no_frame_has_counts_when_a_release_is_described(mechanism, monkeypatch):
-    shown, view = [], release.view
+DESCRIBED = {
+    **{
+        kind: (release, "view", lambda kind=kind: sampled(mechanism=kind))
+        for kind in ("dirichlet", "geometric", "gaussian")
+    },
+    "pairs": (pairs_drawn, "tree_of_pairs", lambda: of_pairs(None)),
+}
+
+
+@pytest.mark.parametrize("kind", DESCRIBED)
+def test_no_frame_has_counts_when_a_release_is_described(kind, monkeypatch):
+    module, name, verb = DESCRIBED[kind]
+    shown, views, view = [], [], getattr(module, name)
 
     def describe(*arguments):
         shown.extend(arrays_in_frames())
-        return view(*arguments)
+        views.append(view(*arguments))
+        return views[-1]
 
-    monkeypatch.setattr(release, "view", describe)
-    sampled(mechanism=mechanism)
-    assert not any(type(array) is SecretCounts or np.array_equal(array, CELLS) for array in shown)
-
-
-def test_no_frame_has_records_when_pairs_are_described(monkeypatch):
-    shown, tree = [], pairs_drawn.tree_of_pairs
-
-    def describe(*arguments):
-        shown.extend(arrays_in_frames())
-        return tree(*arguments)
-
-    monkeypatch.setattr(pairs_drawn, "tree_of_pairs", describe)
-    of_pairs(None)
-    true = [[100, 50, 50], [100, 100]]
-    assert shown
+    monkeypatch.setattr(module, name, describe)
+    verb()
+    true = [CELLS, [[100, 50, 50], [100, 100]], [100, 50, 50], [100, 100]]
+    assert views
     assert not any(type(array) is SecretCounts or array.tolist() in true for array in shown)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 from scipy.stats import chi2, chi2_contingency, kstest
 
@@ -54,8 +55,6 @@ def test_the_figures_of_the_page(cells):
 def release(cells, tmp_path):
     """A new release of the same table, in the files that the page names."""
     labels = [f"{sex} and {hair}" for sex, hair in zip(cells["sex"], cells["hair"], strict=True)]
-    import pymc as pm
-
     with pm.Model(coords={"sex and hair": labels}) as model:
         p = pm.Dirichlet("p_both", np.ones(8), dims="sex and hair")
         pm.Multinomial("n_both", n=592, p=p, observed=[52, 143, 37, 81, 56, 143, 34, 46])
@@ -89,7 +88,7 @@ def test_bounds_of_sums_and_ratios_are_no_narrower_than_the_intervals_of_draws(r
 
 
 @pytest.mark.thorough
-def test_the_code_of_the_page_prints_what_the_page_shows(tmp_path):
+def test_the_code_of_the_page_prints_what_the_page_shows_and_reads_what_was_written_here(release, tmp_path):
     *base, of_draws, of_independence, of_json = CODE
     assert ("draws.csv" in of_draws, "pchisq" in of_independence, "jsonlite" in of_json) == (True,) * 3
     shutil.copy(DOCS / "_static" / "cells.csv", tmp_path)
@@ -97,16 +96,16 @@ def test_the_code_of_the_page_prints_what_the_page_shows(tmp_path):
     for output in OUTPUT:
         assert output in printed
     assert (tmp_path / "cells.pdf").read_bytes().startswith(b"%PDF")
-
-
-@pytest.mark.thorough
-def test_r_reads_a_table_that_was_written_here(release, tmp_path):
-    dirdp.estimate(release, [0.95]).tidy().to_csv(tmp_path / "cells.csv", index=False)
-    code = "\n".join(CODE[:3]) + '\ncat(sprintf("%.17g", cells$share), cells$noisy_count, sep="\\n")'
-    printed = in_r(code, tmp_path).splitlines()[-16:]
     fresh = dirdp.estimate(release, [0.95]).tidy()
-    assert [float(x) for x in printed[:8]] == pytest.approx(list(fresh["share"]), rel=1e-15)
-    assert [int(x) for x in printed[8:]] == list(fresh["noisy_count"])
+    fresh.to_csv(tmp_path / "cells.csv", index=False)
+    code = "\n".join(CODE[:3]) + '\ncat(sprintf("%.17g", cells$share), cells$noisy_count, sep="\\n")'
+    numbers = in_r(code, tmp_path).splitlines()[-16:]
+    assert [float(x) for x in numbers[:8]] == pytest.approx(list(fresh["share"]), rel=1e-15)
+    assert [int(x) for x in numbers[8:]] == list(fresh["noisy_count"])
+    if in_r("cat(requireNamespace('jsonlite', quietly = TRUE))", tmp_path) == "TRUE":
+        statement, counts = in_r(of_json, tmp_path).splitlines()
+        assert statement.strip() == "0.5-differential privacy"
+        assert [int(x) for x in counts.split()] == list(fresh["noisy_count"])
 
 
 @pytest.fixture
@@ -115,6 +114,13 @@ def draws(release, tmp_path):
     files = ["--csv", str(tmp_path / "cells.csv"), "--out", str(tmp_path / "draws.csv")]
     assert main(["analyse", str(tmp_path / "release.json"), *files]) == 0
     return pd.read_csv(tmp_path / "draws.csv")
+
+
+def statistic_of(tables):
+    """What the page computes from draws of a table: how far the cells are from the products of the sums."""
+    off = (tables - tables.sum(axis=2, keepdims=True) * tables.sum(axis=1, keepdims=True))[:, 1:, 1:]
+    off = off.reshape(len(tables), -1)
+    return off.mean(axis=0) @ np.linalg.solve(np.cov(off.T), off.mean(axis=0))
 
 
 @pytest.mark.thorough
@@ -127,8 +133,7 @@ def test_r_computes_exact_intervals_and_a_test_of_independence(draws, tmp_path):
     for x, numbers in zip((blond[:, 0], blond[:, 0] - blond[:, 1]), shown, strict=True):
         expected = [x.mean(), *np.quantile(x, [0.025, 0.975])]
         assert list(map(float, numbers)) == pytest.approx(expected, rel=1e-4, abs=1e-6)
-    off = (tables - tables.sum(axis=2, keepdims=True) * tables.sum(axis=1, keepdims=True))[:, 1:, 1:].reshape(-1, 3)
-    statistic = off.mean(axis=0) @ np.linalg.solve(np.cov(off.T), off.mean(axis=0))
+    statistic = statistic_of(tables)
     said = re.search(r"chi-square (\S+) p (\S+)", printed)
     assert [float(said[1]), float(said[2])] == pytest.approx([statistic, chi2.sf(statistic, 3)], rel=1e-4)
 
@@ -150,24 +155,12 @@ def test_the_test_of_independence_has_its_level():
     """Oracle: tables of independent variables, where the p-value is uniform; noise that is ignored breaks it."""
     rng, shares = np.random.default_rng(1), np.outer([0.5, 0.3, 0.2], [0.4, 0.35, 0.25]).ravel()
     p_values, naive = [], []
-    for _ in range(60):
-        counts = rng.multinomial(600, shares)
-        mechanism = dirdp.calibrate(dirdp.PureDP(epsilon=0.1), prior=np.ones(9), mechanism="geometric")
-        noisy = mechanism.release(counts, random_seed=rng)
+    mechanism = dirdp.calibrate(dirdp.PureDP(epsilon=0.1), prior=np.ones(9), mechanism="geometric")
+    for _ in range(40):
+        noisy = mechanism.release(rng.multinomial(600, shares), random_seed=rng)
         output = dirdp.mechanisms.MechanismOutput(mechanism, noisy, prior=np.ones(9), n_records=600)
-        tables = next(iter(dirdp.analyse(output, 500, random_seed=rng)["posterior"].values())).values.reshape(-1, 3, 3)
-        off = (tables - tables.sum(axis=2, keepdims=True) * tables.sum(axis=1, keepdims=True))[:, 1:, 1:].reshape(-1, 4)
-        p_values.append(chi2.sf(off.mean(axis=0) @ np.linalg.solve(np.cov(off.T), off.mean(axis=0)), 4))
+        tables = next(iter(dirdp.analyse(output, 500, random_seed=rng)["posterior"].values())).values
+        p_values.append(chi2.sf(statistic_of(tables.reshape(-1, 3, 3)), 4))
         naive.append(chi2_contingency(np.maximum(noisy, 1).reshape(3, 3)).pvalue)
     assert kstest(p_values, "uniform").pvalue > 1e-3
     assert kstest(naive, "uniform").pvalue < 1e-6
-
-
-@pytest.mark.thorough
-def test_r_reads_the_file_of_a_release(release, tmp_path):
-    has = "cat(requireNamespace('jsonlite', quietly = TRUE))"
-    if in_r(has, tmp_path) != "TRUE":
-        pytest.skip("jsonlite is not installed")
-    statement, counts = in_r(CODE[-1], tmp_path).splitlines()
-    assert statement.strip() == "0.5-differential privacy"
-    assert [int(x) for x in counts.split()] == list(dirdp.estimate(release, [0.95]).tidy()["noisy_count"])

@@ -3,11 +3,12 @@
 import ast
 import re
 import tokenize
-from pathlib import Path
+from functools import cache
+
+import pytest
 
 from pymc_dirdp.errors import missing_values
-
-ROOT = Path(__file__).resolve().parents[1]
+from tests.sources import FILES, ROOT, docstrings, texts_of, tree_of
 
 # A home-made word, and what the field says.
 WORDS = {
@@ -58,101 +59,79 @@ _FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _NO_TEXT = re.compile(r"`[^`\n]*`|\]\([^)]*\)|https?://\S+|^> .*$", re.MULTILINE)
 
 
-def found(text, words=WORDS):
-    pattern = rf"\b(?:{'|'.join(words)})\b"
-    return [match[0] for match in re.finditer(pattern, _NO_TEXT.sub("", _FENCED.sub("", text)), re.IGNORECASE)]
+# The safety margin of a computation is no marginal; effective records are an attribute.
+IN_CODE = {
+    word: field for word, field in WORDS.items() if word not in {"margins?(?! of error)", "effective records"}
+} | CODE_WORDS
+PATTERNS = {
+    name: re.compile(rf"\b(?:{'|'.join(words)})\b", re.IGNORECASE)
+    for name, words in {"prose": WORDS, "code": IN_CODE, "phrases": PHRASES}.items()
+}
+
+
+def prose_of(text):
+    return _NO_TEXT.sub("", _FENCED.sub("", text))
+
+
+@cache
+def found(text, where="prose"):
+    return [match[0] for match in PATTERNS[where].finditer(prose_of(text))]
+
+
+def phrases(text):
+    """What sounds carried over from another language, on one line each."""
+    return [*found(re.sub(r"\s+", " ", prose_of(text)), "phrases"), *SAID.findall(text)]
 
 
 PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "SECURITY.md",
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
     *(path for path in sorted((ROOT / "docs").rglob("*.md")) if "proofs" not in path.parts),
 ]
 
 
 def test_pages_use_the_words_of_the_field():
     for path in PAGES:
-        assert found(path.read_text(encoding="utf-8")) == [], path
+        text = path.read_text(encoding="utf-8")
+        assert found(text) + phrases(text) == [], path
 
 
-def docstrings(path):
-    """The docstrings of a file, without examples, whose output may quote names of the library."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            yield (ast.get_docstring(node) or "").partition("\nExamples\n")[0]
-
-
-def test_docstrings_use_the_words_of_the_field():
-    for path in sorted((ROOT / "pymc_dirdp").rglob("*.py")):
+def test_docstrings_and_errors_use_the_words_of_the_field():
+    for path in FILES:
         for text in docstrings(path):
             # A parameter may be called by another word than the text uses.
-            prose = re.sub(r"^\s*[\w*, ]+ : .*$", "", text, flags=re.MULTILINE)
-            assert found(prose) == [], path
-
-
-def phrases(text):
-    """What sounds carried over from another language, on one line each."""
-    return [*found(re.sub(r"\s+", " ", _NO_TEXT.sub("", _FENCED.sub("", text))), PHRASES), *SAID.findall(text)]
-
-
-def test_pages_sound_like_the_field():
-    for path in PAGES:
-        assert phrases(path.read_text(encoding="utf-8")) == [], path
-
-
-def test_docstrings_and_errors_sound_like_the_field():
-    for path in sorted((ROOT / "pymc_dirdp").rglob("*.py")):
+            assert found(re.sub(r"^\s*[\w*, ]+ : .*$", "", text, flags=re.MULTILINE)) == [], path
         for text in (*docstrings(path), *texts_of(path)):
             assert phrases(text) == [], path
+    assert found((ROOT / "pymc_dirdp" / "errors.py").read_text(encoding="utf-8")) == []
 
 
-def test_the_lint_finds_phrases():
-    for text in (
-        "A ledger books it.",
-        "If rewards are seldom,",
-        "Without more the guarantee is about one reward.",
-        "It learns while people come.",
-        "They hold the truth.",
-        "as often as they say",
-        "It keeps a guarantee.",
-        "It keeps\n    the stated guarantee.",
-        "It keeps (1, 1e-6).",
-        "all as likely as one another",
-        "so as many are worth as many",
-        "far too sure",
-        "in the place of it",
-        "which errs least",
-        "told apart",
-        "Say `unit=` for people.",
-        "Say unit=0.",
-    ):
-        assert phrases(text), text
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("A ledger books it.", "If rewards are seldom,", "Without more the guarantee is about one reward."),
+        *("It learns while people come.", "They hold the truth.", "as often as they say", "It keeps a guarantee."),
+        *("It keeps\n    the stated guarantee.", "It keeps (1, 1e-6).", "all as likely as one another"),
+        *("so as many are worth as many", "far too sure", "in the place of it", "which errs least", "told apart"),
+        *("Say `unit=` for people.", "Say unit=0."),
+    ],
+)
+def test_the_lint_finds_phrases(text):
+    assert phrases(text)
+
+
+def test_the_lint_passes_others():
     for text in ("It satisfies the guarantee.", "without more noise", "keep the file", "say `x` if x == 1", "`seldom`"):
         assert not phrases(text), text
 
 
-def test_errors_and_warnings_are_clean():
-    source = (ROOT / "pymc_dirdp" / "errors.py").read_text(encoding="utf-8")
-    assert found(source) == []
-
-
-# The safety margin of a computation is no marginal; effective records are an attribute.
-_IN_CODE = {
-    word: field for word, field in WORDS.items() if word not in {"margins?(?! of error)", "effective records"}
-} | CODE_WORDS
-
-
 def test_names_and_comments_use_the_words_of_the_field():
-    for path in sorted([*(ROOT / "pymc_dirdp").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]):
+    for path in (*FILES, *sorted((ROOT / "tests").rglob("*.py"))):
         with path.open("rb") as file:
             for token in tokenize.tokenize(file.readline):
                 if token.type == tokenize.NAME:
-                    words = found(token.string.replace("_", " ").lower(), _IN_CODE)
-                elif token.type == tokenize.COMMENT:
-                    words = found(token.string, _IN_CODE)
+                    words = found(token.string.replace("_", " ").lower(), "code")
                 else:
-                    continue
+                    words = found(token.string, "code") if token.type == tokenize.COMMENT else []
                 assert not words, (path, token.start, token.string)
 
 
@@ -174,12 +153,9 @@ def bound_names(tree):
 
 
 def test_names_are_nouns_and_verbs():
-    for path in sorted((ROOT / "pymc_dirdp").rglob("*.py")):
-        names = bound_names(ast.parse(path.read_text(encoding="utf-8")))
+    for path in FILES:
+        names = bound_names(tree_of(path))
         assert [(line, name) for line, name in names if name.lstrip("_") in NO_NAMES] == [], path
-
-
-def test_all_kinds_of_bound_names_are_read():
     source = "class said:\n found: int\n def own(self, each, *, given=1):\n  self.seen = [one for one in each]"
     names = {name for _, name in bound_names(ast.parse(source)) if name in NO_NAMES}
     assert names == {"said", "found", "own", "each", "given", "one", "seen"}
@@ -188,7 +164,7 @@ def test_all_kinds_of_bound_names_are_read():
 def test_the_lint_finds_words_in_prose_alone():
     assert found("The law of a draw, and laws.") == ["law", "laws"]
     assert found("Whoever promised whole numbers") == ["Whoever", "promised", "whole numbers"]
-    assert found("kept margins, a held-out margin and a safety margin", CODE_WORDS) == ["kept", "margins", "margin"]
+    assert found("kept margins, a held-out margin and a safety margin", "code") == ["kept", "margins", "margin"]
     assert found("```python\nlaw = 1\n```\n`law` [x](law.md) lawn") == []
 
 
@@ -222,20 +198,6 @@ NO_LEAKS = {
 RECORDS = 'adjacency="add-remove"'
 
 
-def texts_of(path):
-    """All texts of a file that are no docstrings, with braces in the place of what is filled in."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    pieces = {id(piece) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for piece in ast.walk(node)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr):  # A docstring.
-            pieces |= {id(node.value)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
-            yield "".join(piece.value if isinstance(piece, ast.Constant) else "{}" for piece in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in pieces:
-            yield node.value
-
-
 def advised(text):
     """The sentences of a text by which somebody would leak."""
     for sentence in re.split(r"(?<=\.)\s", text):
@@ -245,12 +207,7 @@ def advised(text):
 
 
 def test_no_way_out_is_a_line_that_leaks():
-    found = {
-        sentence: path.name
-        for path in sorted((ROOT / "pymc_dirdp").rglob("*.py"))
-        for text in texts_of(path)
-        for sentence in advised(text)
-    }
+    found = {sentence: path.name for path in FILES for text in texts_of(path) for sentence in advised(text)}
     assert found == {}
 
 
@@ -260,24 +217,25 @@ def test_every_line_that_leaks_has_words():
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == list(LEAKS)
 
 
-def test_the_lint_finds_ways_out_that_leak():
-    for text in (
+@pytest.mark.parametrize(
+    "text",
+    [
         "Drop these records, or make `missing` a category of its own.",
         "It is unknown whose these records are. Drop them.",
         "It holds missing values. Drop those records, or count them in a category of their own.",
         "Leave these records out, or give them a category.",
         "Leave records out, or plan for more.",
-        "Use df.dropna() first.",
-        "Pass n=len(df).",
-        "Remove all rows with missing values.",
-        "Read the categories off the data.",
-        "Pass categories=df.x.unique().",
-        'Write s.astype("category").',
-        "Count by pd.crosstab(a, b, margins=True).",
-        "Divide it by pd.qcut(x, 10).",
+        *("Use df.dropna() first.", "Pass n=len(df).", "Remove all rows with missing values."),
+        *("Read the categories off the data.", "Pass categories=df.x.unique().", 'Write s.astype("category").'),
+        *("Count by pd.crosstab(a, b, margins=True).", "Divide it by pd.qcut(x, 10)."),
         "Pass the counts of s.value_counts().",
-    ):
-        assert len(list(advised(text))) == 1, text
+    ],
+)
+def test_the_lint_finds_ways_out_that_leak(text):
+    assert len(list(advised(text))) == 1
+
+
+def test_other_ways_out_pass():
     for text in (missing_values(), "Leave counts= out.", "Leave it out."):
         assert list(advised(text)) == [], text
 
@@ -285,8 +243,10 @@ def test_the_lint_finds_ways_out_that_leak():
 def test_missing_values_have_one_sentence():
     """Wherever an error is about missing values, its way out is that of `missing_values`, or a declared label."""
     ways = missing_values.__name__, "refusal('missing values'", "otherwise=", "perhaps by a capital letter"
-    for path in sorted((ROOT / "pymc_dirdp").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in FILES:
+        if "missing values" not in path.read_text(encoding="utf-8"):
+            continue
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Raise | ast.Return | ast.Call) and "missing values" in (text := ast.unparse(node)):
                 if isinstance(node, ast.Call) and not re.match(r"(?:\w+Error|Refusal|refused)\(", text):
                     continue
