@@ -418,16 +418,22 @@ def _aligned(
     lengths |= {array: stored_shape(array) for array in others}
 
     axis = people_axis(rv, model, options)
-    effects = {} if inputs.effect is None else {inputs.effect.input: (None,)}
+    effects = [] if inputs.effect is None else [inputs.effect.input]
 
-    def fits(unknown: Sequence[Node], written: int | None) -> bool:
-        shapes = lengths | {array: (None, *stored_shape(array)[1:]) for array in unknown} | effects
+    def has_rows(unknown: Sequence[Node], written: int | None, rows: int | None) -> bool:
+        shapes = (
+            lengths | {array: (rows, *stored_shape(array)[1:]) for array in unknown} | dict.fromkeys(effects, (rows,))
+        )
         places = {node: pt.tensor(dtype=node.type.dtype, shape=shape) for node, shape in shapes.items()}
         try:
-            shortened, _ = _with_length(log_p, value, places, (written, None), model, rv, axis)
+            shortened, _ = _with_length(log_p, value, places, (written, rows), model, rv, axis)
         except UnsupportedModelError:
             return False
-        return bool(shortened.type.shape[0] is None)
+        return bool(shortened.type.shape[0] == rows)
+
+    def fits(unknown: Sequence[Node], written: int | None) -> bool:
+        # A graph that has the length of a single record otherwise also fits an unknown length, but not two records.
+        return has_rows(unknown, written, None) and (n > 1 or has_rows(unknown, written, 2))
 
     written = next((length for length in (None, n) if fits(private, length)), n)
     if fits(private, written):
