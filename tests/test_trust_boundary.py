@@ -28,6 +28,7 @@ from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.releases.opened import LoadedRelease
 from pymc_dirdp.releases.view import mechanism_group, privacy_group
 from tests.planned import planned_sample
+from tests.verbs import CALLS, called
 
 # Four bytes are not all zeros, no size or offset in a file is so large, and sums stay below the 2**31 of PyMC.
 CELLS = [486113771, 313371929, 770035531, 105220937]
@@ -365,9 +366,6 @@ class Talking(dict):
         raise KeyError(name, *self.values())
 
 
-LETTERS = {"a": ["x", "y"], "b": ["u", "v"]}
-
-
 def _sampled(observe, **options):
     with pm.Model():
         observe()
@@ -406,18 +404,22 @@ def _broken_ledger(folder):
     dirdp.sample(LOOSE, one_table(), ledger=dirdp.Ledger(LOOSE, folder / "ledger.db"))
 
 
-def _count(column, other=("u", "v")):
-    dirdp.count({"a": column, "b": list(other)}, ["a", "b"], categories=LETTERS)
+READERS = {
+    **dict.fromkeys(
+        ("count", "choose_bins", "choose_structure", "bayesian_network", "latent_class", "log_likelihood"), "records"
+    ),
+    **dict.fromkeys(("naive_bayes", "Classifier.sample", "predict_log_proba", "Classifier.predict_log_proba"), "X"),
+}
 
 
-def _bins(column, **more):
-    ledger = dirdp.Ledger(LOOSE, adjacency="add-remove" if more else "replace-one", unit=more.get("unit", "record"))
-    people = {"adjacency": "add-remove", "contribution": 2, **more} if more else {}
-    records = {"a": column} | ({"who": [1, None]} if more else {})
-    dirdp.choose_bins(LOOSE, records, "a", n_bins=2, candidates=[1, 2], ledger=ledger, **people)
+def _spoilt(verb, value):
+    """A right call of a verb, but for one record."""
+    arguments = CALLS[verb]()
+    columns = {name: [value, *column[1:]] for name, column in arguments[READERS[verb]].items()}
+    called(verb, arguments | {READERS[verb]: columns})
 
 
-NETWORK = {"a": [], "b": ["a"]}
+BINS = CALLS["choose_bins"]() | {"adjacency": "add-remove"}
 PRIVATE = {"adjacency": "add-remove", "n_records": PLANNED}
 MISTAKES = {
     f"observed {what}": lambda folder, bad=bad: _sampled(lambda: _cells(*bad), **PRIVATE) for what, bad in BAD.items()
@@ -431,35 +433,29 @@ MISTAKES = {
     "broken min_count, exact": lambda folder: _broken_guarantee("exact"),
     "over budget": _over_budget,
     "no ledger": _broken_ledger,
-    "count unseen": lambda folder: _count(["x", UNSEEN]),
-    "count a name": lambda folder: _count(["x", SURNAME]),
-    "count without hash": lambda folder: _count(["x", Awkward()]),
-    "count ragged": lambda folder: _count(["x", [UNSEEN, UNSEEN]]),
-    "count table": lambda folder: _count(np.full((2, 2), UNSEEN)),
-    "count lengths": lambda folder: _count([*"xyx"]),
-    "count missing column": lambda folder: dirdp.count(Talking(a=[UNSEEN]), ["b"], categories=LETTERS),
-    "network unseen": lambda folder: dirdp.bayesian_network({"a": ["x"], "b": [UNSEEN]}, NETWORK, categories=LETTERS),
-    "bins of text": lambda folder: _bins([1, SURNAME]),
-    "bins of a strange thing": lambda folder: _bins([UNSEEN, Awkward()]),
-    "bins of too large a number": lambda folder: _bins([UNSEEN, 10**400]),
-    "bins of what is missing": lambda folder: _bins([UNSEEN, None]),
-    "bins of nobody": lambda folder: _bins([UNSEEN, CELLS[0]], unit="who"),
-    "bins from the data": lambda folder: dirdp.choose_bins(
-        LOOSE, {"a": CELLS}, "a", n_bins=2, candidates=[UNSEEN, UNSEEN], ledger=dirdp.Ledger(LOOSE)
+    "count table": lambda folder: _spoilt("count", np.full((2, 2), UNSEEN)),
+    "count missing column": lambda folder: dirdp.count(Talking(a=[UNSEEN]), ["b"], categories={"b": ["u"]}),
+    "bins of nobody": lambda folder: called(
+        "choose_bins", BINS | {"records": {"age": [UNSEEN], "who": [None]}, "unit": "who", "contribution": 2}
     ),
-    "structure unseen": lambda folder: dirdp.choose_structure(
-        LOOSE, {"a": ["x", "y"], "b": ["u", UNSEEN]}, categories=LETTERS, ledger=dirdp.Ledger(LOOSE)
-    ),
-    "structure of text": lambda folder: dirdp.choose_structure(
-        LOOSE, {"a": ["x", "y"], "b": ["u", SURNAME]}, categories=LETTERS
-    ),
-    "classifier unseen": lambda folder: dirdp.naive_bayes({"a": [SURNAME]}, ["u"], categories=LETTERS, target="b"),
-    "prediction unseen": lambda folder: dirdp.predict_log_proba(
-        dirdp.sample(LOOSE, dirdp.bayesian_network({"a": ["x"], "b": ["u"]}, NETWORK, categories=LETTERS)),
-        {"b": [UNSEEN]},
-    ),
+    "bins from the data": lambda folder: called("choose_bins", BINS | {"candidates": [UNSEEN, UNSEEN]}),
     "counts for a guarantee": lambda folder: dirdp.sample(CELLS, one_table()),
     "counts for counts' prior": lambda folder: dirdp.calibrate(LOOSE, prior=[-CELLS[0], *CELLS[1:]], n_records=PLANNED),
+}
+# What a record may hold that nobody declared, for each verb that reads records.
+SPOILS = {
+    "number": UNSEEN,
+    "name": SURNAME,
+    "without hash": Awkward(),
+    "ragged": [UNSEEN, UNSEEN],
+    "too large": 10**400,
+    "missing": None,
+}
+MISTAKES |= {
+    f"{verb} {what}": lambda folder, verb=verb, value=value: _spoilt(verb, value)
+    for verb in READERS
+    for what, value in SPOILS.items()
+    if (verb, what) != ("choose_bins", "number")
 }
 # NumPy's own error, which repeats the value, was once the context of ours, and large ones had no error.
 WRONG_COUNTS = {what: cells for what, (cells, _) in BAD.items() if what != "sum"} | {

@@ -234,3 +234,9 @@ def test_an_error_leaves_no_frame_with_records(problem):
         frames.append(trace.tb_frame)
         trace = trace.tb_next
     assert not any(frame.f_code is failing.__code__ for frame in frames)
+
+
+def test_counts_that_are_left_are_seen():
+    with watched() as (_, left):
+        tables = Sealed(CELLS, None).release(lambda records: [np.array(records)], lambda tables: tables, None)
+    assert left == [len(tables)] == [1]
