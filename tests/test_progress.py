@@ -135,9 +135,10 @@ def with_bar(verb, **bar):
     return called(verb, {name: value for name, value in CALLS[verb]().items() if name != "progressbar"} | bar)
 
 
-USES = {
-    verb: functools.partial(with_bar, verb) for verb in ("sample", "analyse", "estimate", "compare", "simulate_bandit")
-} | {
+USES = {verb: functools.partial(with_bar, verb) for verb in ("sample", "analyse", "estimate", "compare")} | {
+    "simulate_bandit": lambda **bar: dirdp.simulate_bandit(
+        dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0)), [0.5, 0.4], 50, 2, **bar
+    ),
     "network": lambda **bar: dirdp.analyse(drawn_network(), 5, chains=1, same_records=True, **bar),
     "rows": lambda **bar: dirdp.analyse(drawn_network(), 5, chains=1, same_records=False, **bar),
 }
