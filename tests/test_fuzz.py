@@ -357,7 +357,7 @@ def _refute_release(release, target, options):
 # Short in every run, long on demand, when each run draws others. What goes wrong once in 50 times is missed once in a
 # thousand runs with 350 examples, and of models, which take longest, with the same number of weeks.
 CHECKS = {
-    "models": (check_model, model_specs(), 8, 100),
+    "models": (check_model, model_specs(), 5, 100),
     "dirichlet": (check_dirichlet, mechanism_cases(), 25, 350),
     "noise": (check_noise, NOISE_CASES, 20, 1_000),
 }
