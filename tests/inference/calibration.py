@@ -8,9 +8,10 @@ from scipy.stats import norm
 
 from pymc_dirdp.inference.estimates import draw_shares
 from pymc_dirdp.inference.rows import RowPosterior
+from pymc_dirdp.inference.tables import CountTree
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
-from .posteriors import dirichlet, draw, drawn, geometric, of_private_total, of_rows, simulated, together, urn
+from .posteriors import dirichlet, geometric, simulated, together, urn
 
 DRAWS = 99
 LEVELS = (0.5, 0.8, 0.95)
@@ -74,7 +75,8 @@ def output_of(kind, x, r, rng):
 class Case:
     """One row of a table: a mechanism, cells, records, its parameter, the prior, and the guaranteed least count.
 
-    `sets` is the number of data sets in the table of the documentation.
+    `sets` is the number of data sets in the table of the documentation. A number of records that is `private` is any
+    from 0 to twice the stated one. Of several `rows` the totals are private.
     """
 
     kind: str
@@ -84,31 +86,49 @@ class Case:
     alpha: float = 1.0
     least: int = 0
     sets: int = 1000
+    rows: int = 1
+    private: bool = False
 
     def data(self, rng):
-        """Shares and counts from the prior, given that the guarantee is kept."""
+        """Shares and counts of each row from the prior, given that the guarantee is kept."""
+        n = int(rng.integers(0, 2 * self.total + 1)) if self.private else self.total
+        totals = rng.multinomial(n, rng.dirichlet(np.ones(self.rows))) if self.rows > 1 else [n]
         while True:
-            p, x = simulated(self.d, self.total, self.alpha, rng)
+            rows = [simulated(self.d, int(m), self.alpha, rng) for m in totals]
+            p, x = (np.array(of) for of in zip(*rows, strict=True))
             if x.min() >= self.least:
                 return p, x
 
     def readings(self, rng, *, r=1.0, total=1.0):
-        """Truths, each with the draws of an aware reader, who takes r and N for so much larger, or of a naive one."""
-        p, x = self.data(rng)
-        likelihood, counted = output_of(self.kind, x, self.r, rng)
-        posterior = RowPosterior(
-            alpha=np.full(self.d, self.alpha),
-            total=round(self.total * total),
-            log_likelihood=likelihood(self.r * r),
-            least=self.least,
-        )
-        aware = draw(posterior, DRAWS, rng)
-        naive = draw_shares(np.tile(counted, (DRAWS, 1)), posterior.alpha, rng)
-        return (p, aware.shares), (x, aware.counts), (p, naive)
+        """Truths, each with the draws of an aware reader, who takes r and N for so much larger, or of a naive one.
+
+        A naive reader of draws takes all rows to be equally long.
+        """
+        (p, x), alpha = self.data(rng), np.full(self.d, self.alpha)
+        outputs = [output_of(self.kind, one, self.r, rng) for one in x]
+        most = round((1 + self.private) * self.total * total)
+        rows = [
+            RowPosterior(alpha=alpha, total=most, log_likelihood=likelihood(self.r * r), least=self.least)
+            for likelihood, _ in outputs
+        ]
+
+        def factor(n):
+            return gammaln(self.r * r * n + self.d) if self.kind == "dirichlet" else 0 * n
+
+        log_prior = np.zeros_like if self.private else None
+        is_known = self.rows == 1 and not self.private
+        posterior = rows[0].batch if is_known else CountTree(rows, [factor] * self.rows, most, log_prior, None)
+        counts = posterior.draw(DRAWS, rng) if is_known else posterior.counts(DRAWS, rng)
+        counted = np.array([y for _, y in outputs])
+        if self.rows > 1 and self.kind == "dirichlet":
+            counted *= self.total / self.rows / np.maximum(counted.sum(axis=1, keepdims=True), 1e-300)
+        naive = np.tile(counted, (DRAWS, 1, 1))
+        found = (p, draw_shares(counts, alpha, rng)), (x, counts), (p, draw_shares(naive, alpha, rng))
+        return [(truth.ravel(), drawn.reshape(DRAWS, -1)) for truth, drawn in found]
 
     def relaxed(self, rng):
         """The same of a reader for whom counts are any numbers that add up to the total."""
-        p, x = self.data(rng)
+        (p,), (x,) = self.data(rng)
         likelihood = output_of(self.kind, x, self.r, rng)[0](self.r)
         alpha = np.full(self.d, self.alpha)
 
@@ -116,45 +136,7 @@ class Case:
             return likelihood(k / FINE, i) + _log_gamma_ratio(k / FINE, alpha[i]) - _log_gamma_ratio(k, alpha[i])
 
         posterior = RowPosterior(alpha=alpha, total=self.total * FINE, log_likelihood=log_likelihood)
-        return p, draw_shares(draw(posterior, DRAWS, rng).counts / FINE, alpha, rng)
-
-
-class PrivateNumber(Case):
-    """The number of records is any from 0 to twice the stated one, and private."""
-
-    def readings(self, rng, *, r=1.0, total=1.0):
-        n = int(rng.integers(0, 2 * self.total + 1))
-        p, x = simulated(self.d, n, self.alpha, rng)
-        likelihood, counted = output_of(self.kind, x, self.r, rng)
-        most = round(2 * self.total * total)
-        posterior = RowPosterior(alpha=np.full(self.d, self.alpha), total=most, log_likelihood=likelihood(self.r * r))
-        root = of_private_total(posterior)
-        counts = root.draw_below(DRAWS, rng)
-        naive = draw_shares(np.tile(counted, (DRAWS, 1)), posterior.alpha, rng)
-        return (p, draw_shares(counts, posterior.alpha, rng)), (x, counts), (p, naive)
-
-
-class Rows(Case):
-    """Three rows whose totals are private. A naive reader of draws takes all to be equally long."""
-
-    def readings(self, rng, *, r=1.0, total=1.0):
-        totals = rng.multinomial(self.total, rng.dirichlet(np.ones(3)))
-        data = [simulated(self.d, int(n), self.alpha, rng) for n in totals]
-        outputs = [output_of(self.kind, x, self.r, rng) for _, x in data]
-        alpha, most = np.full(self.d, self.alpha), round(self.total * total)
-        rows = [
-            RowPosterior(alpha=alpha, total=most, log_likelihood=likelihood(self.r * r)) for likelihood, _ in outputs
-        ]
-
-        def factor(n):
-            return gammaln(self.r * r * n + self.d) if self.kind == "dirichlet" else 0 * n
-
-        tables = drawn(*of_rows(rows, most, log_factors=[factor] * 3), DRAWS, rng)
-        counted = [y / max(y.sum(), 1e-300) * self.total / 3 if self.kind == "dirichlet" else y for _, y in outputs]
-        p, x = (np.concatenate(parts) for parts in zip(*data, strict=True))
-        aware = np.concatenate([draw_shares(table, alpha, rng) for table in tables], axis=1)
-        naive = np.concatenate([draw_shares(np.tile(y, (DRAWS, 1)), alpha, rng) for y in counted], axis=1)
-        return (p, aware), (x, np.concatenate(tables, axis=1)), (p, naive)
+        return p, draw_shares(posterior.batch.draw(DRAWS, rng)[:, 0] / FINE, alpha, rng)
 
 
 CASES = {
@@ -172,9 +154,9 @@ CASES = {
     "Laplace 5, 10 cells, N 1000": Case("laplace", 10, 1000, 1 / 5),
     "Gaussian 6, 50 cells, N 300": Case("gaussian", 50, 300, 1 / 6),
     "a draw and geometric 10, pooled, 4 cells, N 300": Case("pooled", 4, 300, 1 / 10),
-    "private N up to 200, geometric 3, 3 cells": PrivateNumber("geometric", 3, 100, 1 / 3, sets=300),
-    "three private rows of 2 cells, N 120, r 0.3": Rows("dirichlet", 2, 120, 0.3, sets=200),
-    "three private rows of 3 cells, N 300, geometric 8": Rows("geometric", 3, 300, 1 / 8, sets=100),
+    "private N up to 200, geometric 3, 3 cells": Case("geometric", 3, 100, 1 / 3, sets=300, private=True),
+    "three private rows of 2 cells, N 120, r 0.3": Case("dirichlet", 2, 120, 0.3, sets=200, rows=3),
+    "three private rows of 3 cells, N 300, geometric 8": Case("geometric", 3, 300, 1 / 8, sets=100, rows=3),
 }
 
 

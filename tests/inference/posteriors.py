@@ -1,13 +1,13 @@
 """Product distributions for the tests, with the same written down by brute force."""
 
-import itertools
-
 import numpy as np
 from scipy.special import gammaln, logsumexp
+from scipy.stats import chisquare
 
-from pymc_dirdp.inference.estimates import Draws, KnownRows, draw_shares, estimate_of_rows
+from pymc_dirdp.inference.estimates import KnownRows, estimate_of_rows
 from pymc_dirdp.inference.rows import RowPosterior
-from pymc_dirdp.inference.tree import Cells, Group, Node, Root
+from pymc_dirdp.inference.tables import CountTree
+from tests.oracles import tables_of
 
 ALPHA = np.array([1.0, 0.5, 0.01])
 Y = np.array([0.5, 0.3, 0.2])
@@ -34,19 +34,6 @@ def gaussian(z, sigma):
     return lambda x, i: -((z[i] - x) ** 2) / (2 * sigma**2)
 
 
-def truncated(z, scale, total):
-    """Noise of a distribution of two geometric sides that is bounded by what the count leaves.
-
-    Its normaliser depends on it.
-    """
-
-    def log_likelihood(x, i):
-        q = np.exp(-1 / scale)
-        return -np.abs(z[i] - x) / scale - np.log((1 + q - q ** (x + 1) - q ** (total - x + 1)) / (1 - q))
-
-    return log_likelihood
-
-
 def together(*parts):
     return lambda x, i: sum(part(x, i) for part in parts)
 
@@ -57,7 +44,6 @@ LIKELIHOODS = {
     "urn": urn([20, 0, 4], 0.3, PRIOR),
     "geometric": geometric(Z, 2.0),
     "gaussian": gaussian(Z + 0.3, 3.0),
-    "truncated": truncated(np.clip(Z, 0, 12), 2.0, 12),
     "pooled": together(dirichlet(Y, 0.3, PRIOR), geometric(Z, 2.0)),
     "sharp": gaussian(np.array([4.0, 5.0, 3.0]), 0.05),
     "far away": geometric(np.array([-900.0, 1400.0, 50.0]), 2.0),
@@ -76,18 +62,31 @@ def row(name, total=12, least=0, alpha=ALPHA, **options):
     return RowPosterior(alpha=alpha, total=total, log_likelihood=LIKELIHOODS[name], least=least, **options)
 
 
-def brute_force(posterior, total=None):
+def log_multinomial_dirichlet(x, prior):
+    """The logarithm of the probability of rows of counts given their totals."""
+    n, a = x.sum(axis=-1), prior.sum(axis=-1)
+    each = gammaln(x + prior) - gammaln(x + 1) - gammaln(prior)
+    return gammaln(n + 1) + gammaln(a) - gammaln(n + a) + each.sum(axis=-1)
+
+
+def brute_force(posterior):
     """All tables, their log-probabilities given the output, and the log-evidence, without any of the library's sums."""
-    total, d = posterior.total if total is None else total, len(posterior.alpha)
-    tables = np.array([x for x in itertools.product(range(total + 1), repeat=d) if sum(x) == total])
-    tables = tables[tables.min(axis=1) >= posterior.least]
-    a0 = posterior.alpha.sum()
-    logs = gammaln(total + 1) + gammaln(a0) - gammaln(total + a0) + np.zeros(len(tables))
-    for i in range(d):
-        x = tables[:, i].astype(float)
-        logs += gammaln(x + posterior.alpha[i]) - gammaln(x + 1) - gammaln(posterior.alpha[i])
-        logs += posterior.log_likelihood(x, np.full(len(x), i))
+    d = len(posterior.alpha)
+    tables = np.array([x for x in tables_of((d,), posterior.total) if x.min() >= posterior.least])
+    seen = posterior.log_likelihood(tables.astype(float), np.broadcast_to(np.arange(d), tables.shape))
+    logs = log_multinomial_dirichlet(tables, posterior.alpha) + seen.sum(axis=1)
     return tables, logs - logsumexp(logs), float(logsumexp(logs))
+
+
+def p_value(tables, logs, counts):
+    """Of a chi-square test of drawn tables; tables that are expected fewer than 10 times are merged."""
+    place = {table: i for i, table in enumerate(map(tuple, tables.tolist()))}
+    seen = np.bincount([place[x] for x in map(tuple, counts.tolist())], minlength=len(tables))
+    expected = len(counts) * np.exp(logs)
+    rare = expected < 10
+    assert expected[rare].sum() > 1e-3 or seen[rare].sum() == 0
+    seen, expected = (np.append(of[~rare], of[rare].sum() + 1e-9) for of in (seen, expected))
+    return chisquare(seen, expected * seen.sum() / expected.sum()).pvalue if len(seen) > 2 else 1.0
 
 
 def simulated(d, total, alpha, rng):
@@ -104,64 +103,15 @@ def released(d, total, r, alpha, seed):
     return RowPosterior(alpha=np.full(d, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(d)))
 
 
-def nothing(totals):
-    return 0 * totals
-
-
-def of_private_total(posterior, log_prior=nothing, log_factor=nothing):
+def of_private_total(posterior, log_prior=np.zeros_like):
     """The root of the tree of one row whose total is private."""
-
-    def log_weight(n):
-        return log_prior(n) + posterior.log_normaliser(n) + log_factor(n)
-
-    return Root(Group(Cells(posterior)), log_weight, most=posterior.total)
-
-
-def of_rows(rows, total, row_prior=None, log_factors=None):
-    """The root of the tree of rows that share a total, and the cells of each row."""
-    above = RowPosterior(
-        alpha=np.ones(len(rows)) if row_prior is None else row_prior,
-        total=total,
-        log_likelihood=lambda counts, cells: np.zeros(np.broadcast_shapes(np.shape(counts), np.shape(cells))),
-    )
-    groups, factors = [Group(Cells(posterior)) for posterior in rows], log_factors or [nothing] * len(rows)
-
-    def node(i):
-        def log_weight(n):
-            return above.log_weight(n, np.full(n.shape, i)) + rows[i].log_normaliser(n) + factors[i](n)
-
-        return Node([groups[i]], log_weight)
-
-    return Root(Group([node(i) for i in range(len(rows))]), above.log_normaliser, total=total), groups
-
-
-def drawn(root, groups, draws, rng):
-    """A table for each row, of shape (draws, d)."""
-    totals = root.draw_below(draws, rng)
-    return [group.draw(totals[:, i], rng) for i, group in enumerate(groups)]
+    return CountTree([posterior], [np.zeros_like], posterior.total, log_prior, None).root
 
 
 def tabulated(log_likelihood):
     """A table of log-likelihoods, shape (d, N + 1), as a function of counts and cells."""
     table = np.asarray(log_likelihood, dtype=np.float64)
     return lambda counts, cells: table[cells, np.asarray(counts, dtype=np.int64)]
-
-
-def draw(posterior, draws, rng):
-    """Draws of counts and shares of one row with a known total."""
-    counts = posterior.batch.draw(draws, rng)[:, 0]
-    return Draws(counts, draw_shares(counts, posterior.alpha, rng))
-
-
-def log_sum_of_products(posterior):
-    """Logarithm of the sum, over all tables, of the products of the weights of their cells."""
-    return posterior.log_evidence - posterior.log_factor - float(posterior.log_normaliser(posterior.total))
-
-
-def log_probability(posterior, counts):
-    """Logarithm of the probability of whole rows of counts given the output."""
-    weights = posterior.log_weight(np.asarray(counts, dtype=np.float64), np.arange(len(posterior.alpha)))
-    return weights.sum(axis=-1) - log_sum_of_products(posterior)
 
 
 def log_convolved(first, second):

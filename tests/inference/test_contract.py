@@ -1,6 +1,6 @@
 """Every likelihood of rows and every posterior of tables, by every mechanism, against sums over all tables of counts.
 
-Likelihoods are those of definitions and of SciPy; nothing of the library is used but its draws.
+Likelihoods are those of definitions and of SciPy, and for noise, which `tests/mechanisms` has, those of mechanisms.
 """
 
 import itertools
@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy.special import betainc, gammaln, logsumexp, xlogy
-from scipy.stats import chisquare, dirichlet, dirichlet_multinomial, dlaplace, laplace
+from scipy.stats import dirichlet, dirichlet_multinomial, laplace
 
 from pymc_dirdp.inference.noisy_rows import noisy_rows, private_total
 from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
@@ -21,6 +21,9 @@ from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.exact import urn_counts
+from tests.oracles import tables_of
+
+from .posteriors import log_multinomial_dirichlet, p_value
 
 # The counts of one row, of two rows, and of two rows in each of which everybody has one record.
 COUNTS = {"row": np.array([7, 4, 1]), "rows": np.array([[2, 1], [1, 3]]), "blocks": np.array([[4, 1], [2, 3]])}
@@ -31,26 +34,6 @@ MOST = {"row": 14, "rows": 9}
 
 
 # Logarithms of the probability of one output given a table of counts, by the definition of each mechanism.
-
-
-def of_noise(log_pmf):
-    return lambda output, x, steps: log_pmf(output - x).sum()
-
-
-def discrete_gaussian(noise, sigma=2.0):
-    k = np.arange(-300, 301)
-    return -(noise**2) / (2 * sigma**2) - logsumexp(-(k**2) / (2 * sigma**2))
-
-
-def zero_sum(noise, scale=2.0):
-    """Geometric noise that adds up to 0 in each row."""
-    k = np.arange(-400, 401)
-    one = np.exp(-np.abs(k) / scale)
-    total = one
-    for _ in range(noise.shape[1] - 1):
-        total = np.convolve(total, one, mode="same")
-    log = (-np.abs(noise) / scale).sum() - len(noise) * np.log(total[400])
-    return log if np.all(noise.sum(axis=1) == 0) else -np.inf
 
 
 def of_draws(parameters):
@@ -104,12 +87,12 @@ def hellinger(mechanism):
 
 
 KINDS = {
-    "geometric": (lambda prior, **o: GeometricMechanism(prior, 2.0, **o), of_noise(lambda z: dlaplace.logpmf(z, 0.5))),
-    "gaussian": (lambda prior, **o: DiscreteGaussianMechanism(prior, 2.0, **o), of_noise(discrete_gaussian)),
-    "zero-sum": (lambda prior, **o: ZeroSumGeometricMechanism(prior, 2.0, **o), None),
-    "urn": (lambda prior, **o: DirichletMechanism(prior + 0.3, 0.4, **o), None),
-    "fast": (lambda prior, **o: DirichletMechanism(prior + 0.3, 0.4, **o), None),
-    "min_count": (lambda prior, **o: DirichletMechanism(prior + 0.3, 0.4, min_count=1, **o), None),
+    "geometric": lambda prior, **o: GeometricMechanism(prior, 2.0, **o),
+    "gaussian": lambda prior, **o: DiscreteGaussianMechanism(prior, 2.0, **o),
+    "zero-sum": lambda prior, **o: ZeroSumGeometricMechanism(prior, 2.0, **o),
+    "urn": lambda prior, **o: DirichletMechanism(prior + 0.3, 0.4, **o),
+    "fast": lambda prior, **o: DirichletMechanism(prior + 0.3, 0.4, **o),
+    "min_count": lambda prior, **o: DirichletMechanism(prior + 0.3, 0.4, min_count=1, **o),
 }
 CASES = [
     *((kind, shape, private) for kind in KINDS if kind != "zero-sum" for shape in MOST for private in (False, True)),
@@ -130,12 +113,8 @@ def made(kind, shape, private):
     if shape == "blocks":
         options["contribution"] = Contribution(1, ("each",))
     if kind in KINDS:
-        make, definition = KINDS[kind]
-        mechanism = make(prior, **options)
-        if kind == "zero-sum":
-            blocks = (2, 2) if shape == "blocks" else (1, -1)
-            definition = of_noise(lambda noise: np.array(zero_sum(noise.reshape(blocks))))
-        elif definition is None:
+        mechanism, definition = KINDS[kind](prior, **options), None
+        if isinstance(mechanism, DirichletMechanism):
             definition = of_draws(lambda x: 0.4 * x + prior + 0.3)
             known |= {"steps": 200} if kind == "urn" else {"sampler": "fast"}
     elif kind.startswith("simplex"):
@@ -165,22 +144,9 @@ def values_of(mechanism, known, counts, draws, seed):
 
 
 def every_table(counts, shape, private, least):
-    n, cells = int(counts.sum()), counts.size
-    most = MOST[shape] if private else n
-    tables = np.array([x for x in itertools.product(range(most + 1), repeat=cells - 1) if sum(x) <= most])
-    last = most - tables.sum(axis=1)
-    if private:
-        tables = np.concatenate([np.column_stack([tables, 0 * last + k])[last >= k] for k in range(most + 1)])
-    else:
-        tables = np.column_stack([tables, last])
-    tables = tables[tables.min(axis=1) >= least].reshape(-1, *counts.shape)
+    numbers = range(MOST[shape] + 1) if private else [int(counts.sum())]
+    tables = np.array([table for n in numbers for table in tables_of(counts.shape, n) if table.min() >= least])
     return tables[np.all(tables.sum(axis=2) == 5, axis=1)] if shape == "blocks" else tables
-
-
-def log_multinomial_dirichlet(x, prior):
-    n, a = x.sum(axis=-1), prior.sum(axis=-1)
-    each = gammaln(x + prior) - gammaln(x + 1) - gammaln(prior)
-    return gammaln(n + 1) + gammaln(a) - gammaln(n + a) + each.sum(axis=-1)
 
 
 @pytest.mark.parametrize("draws", [1, pytest.param(2, marks=pytest.mark.thorough)])
@@ -192,7 +158,10 @@ def test_rows_are_the_sums_over_all_tables(kind, shape, private, draws):
     table, rows = output.observed_table, prior.ndim > 1
     beliefs = Beliefs(n_prior=MOST[shape] if private else None, row_prior=ROW_PRIOR if shape == "rows" else None)
     tables = every_table(counts, shape, private, table.least)
-    seen = np.array([sum(definition(y, x, output.steps) for y in output.values) for x in tables])
+    if definition is None:
+        seen = sum(mechanism.log_likelihood(y, tables) for y in output.values)
+    else:
+        seen = np.array([sum(definition(y, x, output.steps) for y in output.values) for x in tables])
     # What is believed of the number of records and of the totals of rows.
     above = np.full(len(tables), -np.log(MOST[shape] + 1) if private else 0.0)
     if shape == "rows":
@@ -227,7 +196,7 @@ def test_rows_are_the_sums_over_all_tables(kind, shape, private, draws):
     if shape == "blocks":
         for k, evidence in enumerate(posterior.log_evidences.tolist()):
             x = np.column_stack([np.arange(6), 5 - np.arange(6)])
-            terms = [sum(zero_sum(np.array([y[k] - one])) for y in output.values) for one in x]
+            terms = sum(ZeroSumGeometricMechanism(prior[k], 2.0).log_likelihood(y[k], x) for y in output.values)
             assert evidence == pytest.approx(logsumexp(terms + log_multinomial_dirichlet(x, prior[k])), abs=1e-8)
     found = posterior.estimate([0.8])
     flat, first = tables.reshape(len(tables), -1), (tables + prior).reshape(len(tables), -1)
@@ -249,13 +218,8 @@ def test_rows_are_the_sums_over_all_tables(kind, shape, private, draws):
 
     # Draws; of other beliefs they are no draws.
     drawn = posterior.draw(5_000, rng)
-    place = {x: i for i, x in enumerate(map(tuple, flat.tolist()))}
-    number = [place[x] for x in map(tuple, drawn.counts.reshape(5_000, -1).tolist())]
-    for masses, right in ((probabilities, True), (np.exp(logs + 0.3 * flat[:, 0]), False)):
-        masses = masses / masses.sum()
-        rare = masses < 2e-3
-        often = [np.bincount(number, minlength=len(flat)), 5_000 * masses]
-        observed, expected = (np.append(of[~rare], of[rare].sum() + 1e-9) for of in often)
-        pvalue = chisquare(observed, expected * observed.sum() / expected.sum()).pvalue
-        assert pvalue > 1e-6 if right else pvalue < 1e-3
+    counts = drawn.counts.reshape(5_000, -1)
+    assert p_value(flat, logs - logsumexp(logs), counts) > 1e-6
+    wrong = logs + 0.3 * flat[:, 0]
+    assert p_value(flat, wrong - logsumexp(wrong), counts) < 1e-3
     assert np.abs(drawn.shares.reshape(5_000, -1).mean(axis=0) - shares).max() < 0.03

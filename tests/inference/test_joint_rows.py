@@ -1,7 +1,5 @@
 """Sums over tables that share a noise: against all lists of counts, sums cell by cell in long doubles, and limits."""
 
-import itertools
-
 import numpy as np
 import pymc as pm
 import pytest
@@ -16,6 +14,7 @@ from pymc_dirdp.mechanisms.joint import JointNoise
 from pymc_dirdp.mechanisms.outputs import BlockLikelihood
 from pymc_dirdp.numerics.balls import Ball
 from pymc_dirdp.releases.opened import open_release
+from tests.oracles import tables_of
 
 
 def seen_by(noise, counts, seed):
@@ -25,34 +24,6 @@ def seen_by(noise, counts, seed):
 
 def rows_of(seen):
     return JointRows.of(seen.blocks, seen.log_weights, published=True)
-
-
-def tables_of(n, cells):
-    return [x for x in itertools.product(range(n + 1), repeat=cells) if sum(x) == n]
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_it_is_the_sum_over_all_tables(seed):
-    """Noise that is wide beside few records, so noisy counts are negative, and records that differ between tables."""
-    rng = np.random.default_rng(seed)
-    cells = [[2, 3], [3, 3], [4, 2], [2, 2, 2], [5, 2]][seed % 5]
-    n = rng.integers(0, 5, size=len(cells))
-    noise = JointNoise(
-        cells, float(rng.choice([0.3, 1.0, 3.0])), rng.integers(1, 3, len(cells)).tolist(), zero_sum=True
-    )
-    seen = seen_by(noise, [np.eye(d)[0] * total for d, total in zip(cells, n, strict=True)], seed)
-    p = [np.maximum(rng.dirichlet(np.full(d, rng.choice([0.1, 1.0, 10.0]))), 1e-300) for d in cells]
-    logs, fixed = [], []
-    for counts in itertools.product(*map(tables_of, n.tolist(), cells)):
-        x = [np.array(one, dtype=float) for one in counts]
-        logs.append(
-            sum(gammaln(one.sum() + 1) + one @ np.log(q) - gammaln(one + 1).sum() for one, q in zip(x, p, strict=True))
-            + seen.log_likelihood(x)
-        )
-        fixed.append(np.concatenate(x))
-    value, means = rows_of(seen).likelihood(np.log(np.concatenate(p)))
-    assert value == pytest.approx(logsumexp(logs), rel=1e-12, abs=1e-12)
-    np.testing.assert_allclose(means, np.exp(logs - logsumexp(logs)) @ np.array(fixed), rtol=1e-10, atol=1e-11)
 
 
 def cell_by_cell(weights, most, *, marked=None):
@@ -80,10 +51,7 @@ def weights_of(log_weight, noisy, most):
     return np.where(counts >= 0, np.exp(logs - logs.max(axis=1, keepdims=True)), 0), logs.max(axis=1).sum()
 
 
-@pytest.mark.parametrize(
-    ("cells", "scale", "n"),
-    [([2, 2], 1.0, 10**4), ([4, 3], 0.3, 30), ([2] * 9, 0.5, 500)],
-)
+@pytest.mark.parametrize(("cells", "scale", "n"), [([2, 2], 1.0, 10**4), ([4, 3], 0.3, 30), ([2] * 9, 0.5, 500)])
 def test_it_is_the_sum_by_gains_and_losses(cells, scale, n):
     """Probabilities that are near to the noisy counts, and far from them."""
     noise, rng = JointNoise(cells, scale, zero_sum=True), np.random.default_rng(len(cells) + n)
@@ -115,7 +83,7 @@ def test_it_is_the_sum_by_gains_and_losses(cells, scale, n):
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("zero_sum", [True, False])
-@pytest.mark.parametrize("cells", [1, 2, 5])
+@pytest.mark.parametrize("cells", [1, 4])
 def test_compiled_programs_are_the_python_that_stands_there(cells, zero_sum, known):
     """Sums, the sums backwards, and draws, by the interpreter and compiled; a line that is off would show in one."""
     most, rng = 6, np.random.default_rng(cells)
@@ -143,11 +111,7 @@ def test_compiled_programs_are_the_python_that_stands_there(cells, zero_sum, kno
 STRONG = {
     # The evidence was exp(-12) of what it is: sums by which all had to be scaled were no doubles.
     "noise below 0": ([-2, 3, -9, 18, -14, 10, 10], [2.4e4, 6e6, 1.3e5, 1.3e6, 5.8e7, 7.6e7, 1.1e5], 44),
-    "all counts are 0": (
-        [0, 0, -1, -2, 3, 5, -2, -1, -4, 2],
-        [1.5e4, 9.4e5, 2e3, 2e6, 2e5, 1e5, 5e7, 3e3, 2e7, 5e3],
-        25,
-    ),
+    "all counts are 0": ([0, 0, -1, -2, 3, 5, -2, -1], [1.5e4, 9.4e5, 2e3, 2e6, 2e5, 1e5, 5e7, 3e3], 25),
     "weak and strong": ([5, -3, 0, 40, 1], [1e-6, 1e6, 1e-3, 1e-8, 300.0], 50),
 }
 
@@ -229,7 +193,7 @@ def test_a_released_table_takes_it():
     output = open_release(release).release.output
     noisy = np.concatenate([output[name].values[0] for name in ("p", "q")])
     p = np.array([0.5, 0.3, 0.2])
-    first, second = (np.array(tables_of(20, cells), dtype=float) for cells in (3, 4))
+    first, second = (np.array(list(tables_of((cells,), 20)), dtype=float) for cells in (3, 4))
     noise = open_release(release).tables["p"].mechanism.shared_noise
     seen = noise.joint_likelihoods(noisy)
     chances = gammaln(21) + first @ np.log(p) - gammaln(first + 1).sum(axis=1)

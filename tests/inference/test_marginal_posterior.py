@@ -6,15 +6,15 @@ from scipy.optimize import check_grad
 from scipy.special import softmax
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.effects import SCALES, Effects
+from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.measurements import Measurement
 from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
 
 
-def seen(shape, measurements, n_records):
+def posterior(shape, measurements, n_records, **beliefs):
     labels = tuple((axis, None) for axis, _ in zip("abc", shape, strict=False))
-    return ObservedTable(
+    table = ObservedTable(
         name="p",
         prior=np.ones(shape),
         n_records=n_records,
@@ -26,18 +26,7 @@ def seen(shape, measurements, n_records):
         damaged=ArgumentError,
         measurements=measurements,
     )
-
-
-def posterior(shape, measurements, n_records):
-    return MarginalPosterior(seen(shape, measurements, n_records), Beliefs())
-
-
-def prior_shares(shape, draws, rng):
-    """Shares of all cells from the prior: normal effects, with a random scale of each group."""
-    effects = Effects(shape)
-    scales = np.sqrt(np.pi**2 / 6 * 2 / rng.chisquare(2, (draws, len(effects.orders))))
-    logits = effects.logits(scales[:, effects.groups] * rng.standard_normal((draws, *shape)))
-    return softmax(logits.reshape(draws, -1), axis=1).reshape(draws, *shape)
+    return MarginalPosterior(table, Beliefs(**beliefs))
 
 
 def test_one_share_has_the_distribution_that_sums_over_a_grid_give():
@@ -60,73 +49,51 @@ def test_one_share_has_the_distribution_that_sums_over_a_grid_give():
     assert "effective sample size" in found.caveat
 
 
-def weighted(shape, measurements, n_records, rng, *, samples_apart=False, draws=400_000):
-    """Shares from the prior and their weights: the normal likelihood with the covariance of the sample itself.
-
-    It is the mutant that has a sample of its own for each marginal with `samples_apart`.
-    """
-    # Of the largest effects that the prior allows nothing but zeros would be left in a row.
-    shares = np.maximum(prior_shares(shape, draws, rng), 1e-200)
-    flat = shares.reshape(draws, -1)
-    sums = []
-    for one in measurements:
-        to = np.ravel_multi_index(tuple(np.indices(shape)["abc".index(axis)] for axis in one.axes), one.noisy.shape)
-        sums.append(np.eye(one.noisy.size)[to.ravel()].T)
-    of = np.concatenate(sums)
-    noisy = np.concatenate([one.noisy.ravel() for one in measurements])
-    noise = np.concatenate([np.full(one.noisy.size, one.variance) for one in measurements])
-    expected = flat @ of.T
-    off = noisy - n_records * expected
-    covariance = n_records * (
-        np.einsum("kc,dc,lc->dkl", of, flat, of, optimize=True) - expected[:, :, None] * expected[:, None, :]
-    )
-    if samples_apart:
-        number = np.repeat(np.arange(len(measurements)), [one.noisy.size for one in measurements])
-        covariance *= number[:, None] == number
-    covariance += np.diag(noise)
-    log = -0.5 * np.einsum("dk,dk->d", off, np.linalg.solve(covariance, off[..., None])[..., 0])
-    log -= 0.5 * np.linalg.slogdet(covariance)[1]
-    weights = np.exp(log - log.max())
-    return shares, weights / weights.sum()
-
-
 @pytest.mark.thorough
 def test_overlapping_marginals_have_one_sample_between_them():
-    """Little noise, and three marginals of the same records: taken for three samples they would say too much."""
-    rng = np.random.default_rng(0)
-    measurements = [
-        Measurement(("a",), np.array([62.0, 38.0]), 4.0),
-        Measurement(("b",), np.array([41.0, 60.0]), 4.0),
-        Measurement(("a", "b"), np.array([[30.0, 33.0], [12.0, 26.0]]), 16.0),
-    ]
-    found = posterior((2, 2), measurements, 100).estimate([0.95])
-    for samples_apart in (False, True):
-        shares, weights = weighted((2, 2), measurements, 100, rng, samples_apart=samples_apart)
-        assert 1 / np.sum(weights**2) > 1000
-        given = shares / shares.sum(axis=-1, keepdims=True)
-        mean = np.einsum("d,dab->ab", weights, given)
-        sd = np.sqrt(np.einsum("d,dab->ab", weights, (given - mean) ** 2)).ravel()
-        near = np.abs(found.share_sds - sd) < 0.08 * sd
-        assert near.all() == (not samples_apart)
-        if not samples_apart:
-            # That the variance of the sample does not vary with the shares moves them by some thousandths.
-            np.testing.assert_allclose(found.share_means, mean.ravel(), atol=0.16 * sd.max())
+    """Little noise, and three marginals of the same records: taken for three samples they would say too much.
+
+    Oracle: shares from the prior with the weights of the normal likelihood, and the covariance of the sample itself.
+    """
+    noisy, noise = np.array([62.0, 38, 41, 60, 30, 33, 12, 26]), np.array([4.0, 4, 4, 4, 16, 16, 16, 16])
+    marginals = (("a",), noisy[:2], 4.0), (("b",), noisy[2:4], 4.0), (("a", "b"), noisy[4:].reshape(2, 2), 16.0)
+    found = posterior((2, 2), [Measurement(*one) for one in marginals], 100).estimate([0.95])
+    rng, draws, effects = np.random.default_rng(0), 400_000, Effects((2, 2))
+    # Normal effects, with a random scale of each group.
+    scales = np.sqrt(np.pi**2 / 6 * 2 / rng.chisquare(2, (draws, len(effects.orders))))
+    logits = effects.logits(scales[:, effects.groups] * rng.standard_normal((draws, 2, 2)))
+    # Of the largest effects that the prior allows nothing but zeros would be left in a row.
+    shares = np.maximum(softmax(logits.reshape(draws, 4), axis=1), 1e-200)
+    sums = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1], *np.eye(4)])
+    expected = shares @ sums.T
+    covariance = 100 * (
+        np.einsum("kc,dc,lc->dkl", sums, shares, sums, optimize=True) - expected[:, :, None] * expected[:, None]
+    )
+    covariance, off = covariance + np.diag(noise), noisy - 100 * expected
+    log = -0.5 * np.einsum("dk,dk->d", off, np.linalg.solve(covariance, off[..., None])[..., 0])
+    weights = softmax(log - 0.5 * np.linalg.slogdet(covariance)[1])
+    assert 1 / np.sum(weights**2) > 1000
+    given = (shares.reshape(draws, 2, 2) / shares.reshape(draws, 2, 2).sum(axis=-1, keepdims=True)).reshape(draws, 4)
+    mean = weights @ given
+    sd = np.sqrt(weights @ (given - mean) ** 2)
+    np.testing.assert_allclose(found.share_sds, sd, rtol=0.08)
+    # That the variance of the sample does not vary with the shares moves them by some thousandths.
+    np.testing.assert_allclose(found.share_means, mean, atol=0.16 * sd.max())
 
 
-def test_a_private_number_of_records_is_what_the_totals_say():
-    measurements = [Measurement(("a",), np.array([300.0, 420.0, 280.0]), 400.0)]
-    posterior_ = posterior((3,), measurements, None)
-    drawn = posterior_.draw(4000, np.random.default_rng(1))
+@pytest.mark.parametrize("n_records", [1000, None])
+def test_counts_are_the_noisy_ones_and_their_sum_is_what_the_totals_say(n_records):
+    """The prior of three cells says nothing here."""
+    noisy = np.array([300.0, 420.0, 280.0])
+    drawn = posterior((3,), [Measurement(("a",), noisy, 400.0)], n_records).draw(4000, np.random.default_rng(1))
     totals = drawn.counts.sum(axis=1)
     assert totals.mean() == pytest.approx(1000, abs=5)
-    assert totals.std() == pytest.approx(np.sqrt(3 * 400), rel=0.1)
-    known = posterior((3,), measurements, 1000).draw(4000, np.random.default_rng(1))
-    assert np.all(known.counts.sum(axis=1) == 1000)
-    assert np.all(known.counts >= 0)
-    np.testing.assert_allclose(known.shares.sum(axis=-1), 1)
-    # Given all cells but for their noise: the prior of three cells says nothing here.
-    np.testing.assert_allclose(known.counts.mean(axis=0), [300, 420, 280], atol=4)
-    np.testing.assert_allclose(known.counts.std(axis=0), np.sqrt(400 * 2 / 3), rtol=0.15)
+    assert totals.std() == pytest.approx(np.sqrt(3 * 400) * (n_records is None), rel=0.1)
+    assert np.all(drawn.counts >= 0)
+    np.testing.assert_allclose(drawn.shares.sum(axis=-1), 1)
+    np.testing.assert_allclose(drawn.counts.mean(axis=0), noisy, atol=4)
+    sd = 20.0 if n_records is None else np.sqrt(400 * 2 / 3)
+    np.testing.assert_allclose(drawn.counts.std(axis=0), sd, rtol=0.15)
 
 
 @pytest.mark.filterwarnings("error")
@@ -174,30 +141,21 @@ def test_gradients_are_those_of_the_density(n_records):
     assert np.linalg.norm(np.linalg.solve(np.linalg.cholesky(curvature), slopes(mode[None])[1][0])) < 1e-2
 
 
-def declared_coverage(truths, *, fixed_scales=False):
-    """How many shares 95 % intervals hold, where truths are rows that are uniform a priori, as networks declare them.
+@pytest.mark.thorough
+def test_intervals_hold_shares_of_declared_rows(monkeypatch):
+    """Truths are rows that are uniform a priori, as networks declare them.
 
-    It is the mutant that has effects of three axes for nearly known to be small with `fixed_scales`.
+    Intervals held .80 of them where effects of three axes were taken for nearly known to be small.
     """
-    rng, shape, n = np.random.default_rng(7), (3, 3, 3), 1000
-    covered_shares = []
-    for _ in range(truths):
+    monkeypatch.setattr(MarginalPosterior, "_draws", property(lambda of: of.draw(1000, np.random.default_rng(1))))
+    rng, shape, n, covered = np.random.default_rng(7), (3, 3, 3), 1000, []
+    for _ in range(16):
         rows = rng.dirichlet(np.ones(3), (3, 3))
         counts = rng.multinomial(n, (rng.dirichlet(np.ones(9)).reshape(3, 3, 1) * rows).ravel()).reshape(shape)
         found = posterior(shape, [Measurement(("a", "b", "c"), counts + 25 * rng.standard_normal(shape), 625.0)], n)
-        if fixed_scales:
-            found._spread, found._size = 4 * SCALES[Effects(shape).orders[1:]] ** 2, found._size + 2
         low, high = found.estimate([0.95]).share_intervals[0].T
-        covered_shares.append(np.mean((low <= rows.ravel()) & (rows.ravel() <= high)))
-    return np.mean(covered_shares)
-
-
-@pytest.mark.thorough
-def test_intervals_hold_shares_of_declared_rows(monkeypatch):
-    fewer = property(lambda posterior: posterior.draw(1000, np.random.default_rng(1)))
-    monkeypatch.setattr(MarginalPosterior, "_draws", fewer)
-    assert 0.93 < declared_coverage(40) < 0.98
-    assert declared_coverage(15, fixed_scales=True) < 0.87
+        covered.append(np.mean((low <= rows.ravel()) & (rows.ravel() <= high)))
+    assert 0.93 < np.mean(covered) < 0.98
 
 
 def test_no_records_and_what_does_not_fit():
@@ -206,6 +164,6 @@ def test_no_records_and_what_does_not_fit():
     assert not empty.count_means.any()
     assert "6 of 6 cells with fewer than 5 records depend mostly on the prior" in empty.caveat
     with pytest.raises(ArgumentError, match="sums of effects"):
-        MarginalPosterior(seen((2,), [], 5), Beliefs(prior=np.ones(2)))
+        posterior((2,), [], 5, prior=np.ones(2))
     with pytest.raises(ArgumentError, match=r"1001 cells.*dirdp\.fit"):
         posterior((1001,), [], 5)

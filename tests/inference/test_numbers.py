@@ -5,7 +5,7 @@ import pytest
 from scipy.special import gammaln
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.numbers import ImpossibleError, Lists, Numbers, TooManyNumbersError
+from pymc_dirdp.inference.numbers import ImpossibleError, Numbers, TooManyNumbersError
 from pymc_dirdp.inference.quantiles import count_quantiles, probability_up_to
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
@@ -18,20 +18,15 @@ def of_prior(alpha, x):
 
 
 def kinked(n):
-    z = np.array([0.3, 0.5, 0.9001]) * n
-    scale = np.array([n**0.5, 3.0, n**0.7])
-    return lambda x, i: -np.abs(x - np.rint(z[i])) / scale[i] + of_prior(np.array([1.0, 0.5, 3.0])[i], x)
+    """Kinks at integers and between them, and a curve that has none."""
+    z, alpha = np.array([0.3, 0.5, 0.9001, 0.61]) * n, np.array([1.0, 0.5, 3.0, 0.2])
+    scale = np.array([n**0.5, 3.0, n**0.7, n / 20])
 
+    def log_weight(x, i):
+        off = np.abs(x - np.where(i < 2, np.rint(z[i]), z[i] + 0.3)) / scale[i]
+        return np.where(i == 2, -(off**2) / 2, -off) + of_prior(alpha[i], x)
 
-def between(n):
-    """Kinks between integers."""
-    z = np.array([0.3 * n + 0.3, 0.61 * n + 0.77])
-    return lambda x, i: -np.abs(x - z[i]) / np.array([n / 20, 70.0])[i] + of_prior(np.array([0.2, 1.0])[i], x)
-
-
-def smooth(n):
-    z, sd = np.array([0.3, 0.5, 0.9, 0.02]) * n, np.array([n / 10, n**0.5, 2.0, n**0.6])
-    return lambda x, i: -(((x - z[i]) / sd[i]) ** 2) / 2 + of_prior(np.array([1.0, 0.5, 3.0, 1.0])[i], x)
+    return log_weight
 
 
 def edge(n):
@@ -41,12 +36,6 @@ def edge(n):
     return lambda x, i: of_prior(alpha[i], x) - x / scale[i]
 
 
-def several(n):
-    z = np.array([[0.3, 0.31, 0.33], [0.5, 0.7, 0.9]]) * n
-    scale = np.array([[n**0.5, 2 * n**0.5, n / 50], [n / 20, n / 40, n / 3]])
-    return lambda x, i: sum(-np.abs(x - np.rint(z[i, k])) / scale[i, k] for k in range(3))
-
-
 def urn(n):
     seen, r, prior = np.array([20, 0, 4, 400]), 300 / n, np.array([1.0, 0.5, 2.0, 1.0])
     return lambda x, i: (
@@ -54,51 +43,29 @@ def urn(n):
     )
 
 
-def dirichlet_draw(n):
-    y, r = np.log([0.5, 0.3, 1e-4]), 100 / n
-    return lambda x, i: (r * x + 0.5) * y[i] - gammaln(r * x + 1.5)
-
-
-KINDS = {
-    "kinked": (kinked, 3),
-    "between": (between, 2),
-    "smooth": (smooth, 4),
-    "edge": (edge, 4),
-    "several": (several, 2),
-    "urn": (urn, 4),
-    "draw": (dirichlet_draw, 3),
-}
+KINDS = {"kinked": kinked, "edge": edge, "urn": urn}
 
 
 def both(name, n, tilt=0.0, longest=np.inf):
     """The same numbers, all listed and in blocks."""
-    log_weight, size = KINDS[name][0](n), KINDS[name][1]
-    numbers = Numbers(log_weight, size, 0, n, few=0)
-    every = Numbers(log_weight, size, 0, n, most_listed=10**7).at(tilt, longest=None)
-    blocks = numbers.at(tilt, longest=np.full(size, longest), dense=0)
-    assert every.are_whole
+    log_weight = KINDS[name](n)
+    every = Numbers(log_weight, 4, 0, n, most_listed=10**7, few=0).at(tilt, longest=None)
+    blocks = Numbers(log_weight, 4, 0, n, few=0).at(tilt, longest=np.full(4, longest), dense=0)
+    assert (every.are_whole, blocks.are_whole) == (True, False)
     return every, blocks
 
 
 @pytest.mark.parametrize("n", [5_000, 10**6])
 @pytest.mark.parametrize("name", KINDS)
-def test_blocks_have_the_sums_of_all_numbers(name, n):
-    for tilt in (0.0, 3 / n, -7 / n, -(n**-0.5)):
+def test_blocks_have_the_sums_and_quantiles_of_all_numbers(name, n):
+    for tilt in (0.0, 3 / n, -(n**-0.5)):
         every, blocks = both(name, n, tilt)
-        assert not blocks.are_whole
         # Of two weights the logarithms are rounded.
         rounding = 3e-16 * np.abs(every.logs[np.isfinite(every.logs)]).max()
         np.testing.assert_allclose(blocks.log_totals, every.log_totals, rtol=0, atol=1e-11 + rounding)
-        sds = np.sqrt(every.variances)
-        off = (blocks.means - every.means) / np.maximum(every.means, sds)
+        off = (blocks.means - every.means) / np.maximum(every.means, np.sqrt(every.variances))
         assert np.abs(off).max() < 1e-11 + rounding
         np.testing.assert_allclose(blocks.variances, every.variances, rtol=1e-11 + 10 * rounding, atol=1e-13)
-
-
-@pytest.mark.parametrize("n", [5_000, 10**6])
-@pytest.mark.parametrize("name", KINDS)
-def test_quantiles_of_counts_are_those_of_all_numbers(name, n):
-    every, blocks = both(name, n)
     found = count_quantiles(LEVELS, blocks)
     for cell in range(every.size):
         cdf = np.append(0.0, np.cumsum(every.pmf(cell).astype(np.longdouble)).astype(np.float64))
@@ -113,31 +80,20 @@ def test_quantiles_of_counts_are_those_of_all_numbers(name, n):
 @pytest.mark.parametrize("name", KINDS)
 def test_probabilities_between_nodes_are_those_of_the_numbers(name, longest):
     """Within a block they follow a polynomial."""
-    every, blocks = both(name, 60_000, longest=longest)
+    every, blocks = both(name, 20_000, longest=longest)
     for cell in range(every.size):
-        x = np.arange(blocks.lows[cell], blocks.highs[cell] + 1)
-        upto, exact = probability_up_to(blocks, np.full(len(x), cell), x), every.pmf(cell)
-        found = np.diff(upto, prepend=0.0)
-        low = int(every.lows[cell] - blocks.lows[cell])
-        inside = np.zeros(len(found))
-        first, last = max(0, low), min(len(found), low + len(exact))
-        inside[first:last] = exact[first - low : last - low]
-        assert np.abs(upto - np.cumsum(inside)).max() < 1e-9
-        assert np.abs(found - inside).max() < 1e-7 * exact.max()
+        x = np.arange(20_001)
+        exact = np.zeros(len(x))
+        exact[every.lows[cell] : every.highs[cell] + 1] = every.pmf(cell)
+        inside = (x >= blocks.lows[cell]) & (x <= blocks.highs[cell])
+        upto = probability_up_to(blocks, np.full(inside.sum(), cell), x[inside])
+        assert np.abs(upto - np.cumsum(exact)[inside]).max() < 1e-9
+        assert np.abs(np.diff(upto, prepend=0.0) - exact[inside]).max() < 1e-7 * exact.max()
     if np.isfinite(longest):
         assert blocks.blocks[2].max() <= 300
 
 
-def test_a_rule_that_is_wrong_at_one_node_is_noticed():
-    every, blocks = both("kinked", 60_000)
-    logs = blocks.logs.copy()
-    logs[blocks.masses[blocks.cell == 0].argmax()] += 1e-8
-    wrong = Lists(blocks.lows, blocks.highs, blocks.cell, blocks.x, logs, 0.0, blocks.rule, blocks.blocks)
-    assert abs(wrong.log_totals[0] - every.log_totals[0]) > 1e-10
-    np.testing.assert_allclose(wrong.log_totals[1:], every.log_totals[1:], rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize("size", [1, 3, 50])
+@pytest.mark.parametrize("size", [1, 20])
 def test_rough_moments_are_near(size):
     """Near enough for a search, at tilts that were searched for and at ones that were not."""
     rng = np.random.default_rng(size)

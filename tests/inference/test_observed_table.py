@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy.special import logsumexp
-from scipy.stats import dirichlet_multinomial, dlaplace
+from scipy.stats import dlaplace
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
@@ -16,7 +16,8 @@ from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 
-from .test_contract import cut_noise, log_multinomial_dirichlet
+from .posteriors import log_multinomial_dirichlet
+from .test_contract import cut_noise
 
 N, PRIOR, X = 12, np.array([1.0, 0.5, 2.0]), np.array([7, 4, 1])
 ALPHA, R = np.array([0.7, 1.0, 2.0]), 0.4
@@ -30,19 +31,8 @@ def truncated(scale, **options):
     return TruncatedNoiseMechanism(PRIOR, N, scale, **options)
 
 
-def test_more_categories_of_a_hellinger_mechanism_have_no_such_distribution_and_a_way_out():
-    mechanism = HellingerMechanism(PRIOR, N, 0.8)
-    output = mechanism.release(X, random_seed=1)
-    with pytest.raises(ArgumentError, match=r"not a product over cells.*TruncatedNoiseMechanism.*log_likelihood"):
-        MechanismOutput(mechanism, output, prior=PRIOR)
-    # The way out of the message: every possible data set, weighed.
-    x = mechanism.candidates
-    logs = [dirichlet_multinomial.logpmf(one, PRIOR, N) + float(mechanism.log_likelihood(output, one)) for one in x]
-    assert np.exp(logs - logsumexp(logs)) @ x @ np.ones(3) == pytest.approx(N)
-
-
 def test_analyse_and_estimate_take_an_output_or_several():
-    mechanism = TruncatedNoiseMechanism(PRIOR, N, 2.0)
+    mechanism = truncated(2.0)
     first = MechanismOutput(mechanism, [6, 5, 1], prior=PRIOR, name="hair")
     analysis = dirdp.analyse(first, 50, chains=1, random_seed=1)
     assert analysis["posterior"]["hair"].dims == ("chain", "draw", "hair_dim_0")
@@ -53,54 +43,59 @@ def test_analyse_and_estimate_take_an_output_or_several():
     # Another mechanism used the same records.
     second = MechanismOutput(GeometricMechanism(PRIOR, 1.5), [8, 3, 0], prior=PRIOR, n_records=N, name="hair")
     both = dirdp.estimate([first, second]).tables["hair"]
-    alone = dirdp.estimate(first).tables["hair"]
-    assert np.all(both.count_sds < alone.count_sds)
-
     tables = np.array([x for x in itertools.product(range(N + 1), repeat=3) if sum(x) == N])
     logs = [cut_noise(mechanism)([6, 5, 1], x, None) + dlaplace.logpmf([8, 3, 0] - x, 1 / 1.5).sum() for x in tables]
     logs += log_multinomial_dirichlet(tables, PRIOR)
     assert both.log_evidence == pytest.approx(logsumexp(logs), abs=1e-10)
     np.testing.assert_allclose(both.count_means, np.exp(logs - logsumexp(logs)) @ tables, rtol=1e-10)
-    # Noisy tables may be the same by chance, and the same object may not be there twice.
+    # Noisy tables may be the same by chance.
     again = MechanismOutput(mechanism, [6, 5, 1], prior=PRIOR, name="hair")
+    alone = dirdp.estimate(first).tables["hair"]
     assert np.all(dirdp.estimate([first, again]).tables["hair"].count_sds < alone.count_sds)
-    with pytest.raises(ArgumentError, match="twice"):
-        dirdp.analyse([first, first])
+
+
+def test_lists_of_outputs_are_checked():
+    """The same object may not be there twice, and neither may a draw."""
+    first, other = (MechanismOutput(truncated(2.0), [6, 5, 1], prior=PRIOR, name=name) for name in "pq")
     y = DirichletMechanism(ALPHA, R).sample(X, random_seed=1)
     drawn = [MechanismOutput(DirichletMechanism(ALPHA, R), y, prior=PRIOR, n_records=N) for _ in range(2)]
-    with pytest.raises(ArgumentError, match="twice"):
-        dirdp.analyse(drawn)
+    for wrong, words in (
+        ([], "at least one"),
+        ([first, None], "both kinds"),
+        ([first, other], "tables p and another q"),
+        ([first, first], "twice"),
+        (drawn, "twice"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            dirdp.analyse(wrong)
+    for prob in ([], [0.0], [1.0], [2]):
+        with pytest.raises(ArgumentError, match="prob"):
+            dirdp.estimate(first, prob)
+
+
+NOISE, DRAW = GeometricMechanism(PRIOR, 1.0), DirichletMechanism(ALPHA, R)
+FAST = PUBLIC | {"sampler": "fast"}
 
 
 @pytest.mark.parametrize(
     ("mechanism", "values", "options", "words"),
     [
         (3, [1, 2, 3], {}, "Expected a mechanism, got an int"),
-        (GeometricMechanism(PRIOR, 1.0), [1, 2, 3], {}, "is public. Pass n_records"),
+        (NOISE, [1, 2, 3], {}, "is public. Pass n_records"),
         (GeometricMechanism(PRIOR, 1.0, adjacency="add-remove"), [1, 2, 3], PUBLIC, "private. Leave n_records out"),
-        (
-            GeometricMechanism(PRIOR, 1.0),
-            [1, 2, 3.5],
-            PUBLIC,
-            "exact sampler of this mechanism cannot return this output",
-        ),
-        (GeometricMechanism(PRIOR, 1.0), [1, 2], PUBLIC, "shape of the prior"),
-        (GeometricMechanism(PRIOR, 1.0), np.empty((0, 3)), PUBLIC, "shape of the prior"),
-        (GeometricMechanism(PRIOR, 1.0), [1, 2, np.nan], PUBLIC, "finite numbers"),
-        (GeometricMechanism(PRIOR, 1.0), "abc", PUBLIC, "finite numbers"),
-        (GeometricMechanism(PRIOR, 1.0), [1, 2, 3], PUBLIC | {"steps": 9}, "does not draw from an urn"),
-        (GeometricMechanism(PRIOR, 1.0), [1, 2, 3], PUBLIC | {"name": "a/b"}, "name"),
-        (GeometricMechanism(PRIOR, 1.0), [1, 2, 3], {"n_records": 2.5}, "n_records"),
-        (
-            DirichletMechanism(ALPHA, R),
-            [0.5, 0.3, 0.2],
-            PUBLIC,
-            "exact sampler of this mechanism cannot return this output",
-        ),
-        (DirichletMechanism(ALPHA, R), [0.5, 0.3, 0.2], PUBLIC | {"steps": 0}, "steps"),
-        (DirichletMechanism(ALPHA, R), [0.5, 0.3, 0.20001], PUBLIC | {"sampler": "fast"}, "add up to 1"),
-        (DirichletMechanism(ALPHA, R), [0.5, 0.5, 0.0], PUBLIC | {"sampler": "fast"}, "add up to 1"),
-        (SIMPLEX, [0.5, 0.6, -0.1], PUBLIC | {"sampler": "fast"}, "add up to 1"),
+        (NOISE, [1, 2, 3.5], PUBLIC, "exact sampler of this mechanism cannot return this output"),
+        (NOISE, [1, 2], PUBLIC, "shape of the prior"),
+        (NOISE, np.empty((0, 3)), PUBLIC, "shape of the prior"),
+        (NOISE, [1, 2, np.nan], PUBLIC, "finite numbers"),
+        (NOISE, "abc", PUBLIC, "finite numbers"),
+        (NOISE, [1, 2, 3], PUBLIC | {"steps": 9}, "does not draw from an urn"),
+        (NOISE, [1, 2, 3], PUBLIC | {"name": "a/b"}, "name"),
+        (NOISE, [1, 2, 3], {"n_records": 2.5}, "n_records"),
+        (DRAW, [0.5, 0.3, 0.2], PUBLIC, "exact sampler of this mechanism cannot return this output"),
+        (DRAW, [0.5, 0.3, 0.2], PUBLIC | {"steps": 0}, "steps"),
+        (DRAW, [0.5, 0.3, 0.20001], FAST, "add up to 1"),
+        (DRAW, [0.5, 0.5, 0.0], FAST, "add up to 1"),
+        (SIMPLEX, [0.5, 0.6, -0.1], FAST, "add up to 1"),
         (SIMPLEX, [0.5, 0.3, 0.2], {"sampler": "fast"}, "is public. Pass n_records"),
         (SIMPLEX, [0.5, 0.3, 0.2], {"sampler": "fast", "n_records": 2}, "n_records"),
         (truncated(2.0), [6, 5, 1], {"n_records": 13}, "n_records=12"),
@@ -110,30 +105,12 @@ def test_analyse_and_estimate_take_an_output_or_several():
         (truncated(2.0), [0.5, 0.3, 0.2], {}, "not draws"),
         (truncated(2.0, total="printed"), [6, 7, 1], {}, "last cell"),
         (HellingerMechanism(PRIOR[:2], N, 1.0), [6, 5], {"prior": PRIOR[:2]}, "adds up to"),
+        (HellingerMechanism(PRIOR, N, 0.8), [6, 5, 1], {}, r"not a product over cells.*Truncated.*log_likelihood"),
     ],
 )
 def test_what_cannot_be_read_is_refused(mechanism, values, options, words):
     with pytest.raises(ArgumentError, match=words):
         MechanismOutput(mechanism, values, **({"prior": PRIOR} | options))
-
-
-def test_lists_are_not_empty_and_not_mixed():
-    output = MechanismOutput(truncated(2.0), [6, 5, 1], prior=PRIOR)
-    for wrong, words in (([], "at least one"), ([output, None], "both kinds")):
-        with pytest.raises(ArgumentError, match=words):
-            dirdp.analyse(wrong)
-    other = MechanismOutput(truncated(2.0), [6, 5, 1], prior=PRIOR, name="q")
-    with pytest.raises(ArgumentError, match="tables p and another q"):
-        dirdp.analyse([output, other])
-
-
-def test_ten_million_records():
-    mechanism = TruncatedNoiseMechanism(PRIOR, 10**7, 50.0)
-    found = dirdp.estimate(MechanismOutput(mechanism, [4_000_000, 3_000_000, 3_000_000], prior=PRIOR)).tables["p"]
-    np.testing.assert_allclose(found.count_sds[:2], np.sqrt(2) * 50, rtol=0.01)
-    # Everything was taken before the second cell, whose noise is then not known.
-    cut = dirdp.estimate(MechanismOutput(mechanism, [10**7, 0, 0], prior=PRIOR)).tables["p"]
-    assert cut.count_means[0] > 10**7 - 200
 
 
 def test_the_noise_of_a_cell_is_that_of_a_single_output():

@@ -1,4 +1,4 @@
-"""Quantiles of shares against bisection, and in pieces of any size."""
+"""Estimates of releases against sums over all counts and totals, and quantiles of shares in pieces of any size."""
 
 from dataclasses import fields
 
@@ -14,10 +14,13 @@ from pymc_dirdp.inference.quantiles import Mixture, share_quantiles, sums_of_oth
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometricMechanism
 from pymc_dirdp.privacy.people import Contribution
 
-from .exact_shares import off, random_output, share_distributions
+from .exact_shares import off, output_of, random_output, share_distributions
 
-PRIOR = np.array([[1, 0.5, 2], [0.2, 1, 1]])
 ENDS = np.array([0.025, 0.25, 0.5, 0.975])
+PROB = np.array([0.001, 0.5, 0.95, 0.9999])
+LEVELS = np.stack([(1 - PROB) / 2, (1 + PROB) / 2], axis=1)
+# How far quantiles of 20,000 draws may be from their levels.
+OF_DRAWS = 5 * np.sqrt(LEVELS * (1 - LEVELS) / 20_000) + 1e-3
 
 
 def mixture(alpha, counts):
@@ -31,18 +34,13 @@ def mixture(alpha, counts):
     return Mixture(first, second, masses, cell, len(own))
 
 
-@pytest.fixture(scope="module")
-def released():
-    """Two rows of three cells and eight records each, and what is said of them if they are looked at all at once."""
-    mechanism = ZeroSumGeometricMechanism(PRIOR, 2.0, contribution=Contribution(1, ("each",)))
-    output = dirdp.mechanisms.MechanismOutput(mechanism, [[3, 6, -1], [5, -2, 5]], prior=PRIOR, n_records=16)
-    return output, dirdp.estimate(output).tables["p"]
-
-
-@pytest.mark.parametrize("room", [1, 2, 7, 300])
-def test_pieces_of_any_size_give_the_same_numbers(room, released, monkeypatch):
+@pytest.mark.parametrize("room", [1, 7, 300])
+def test_pieces_of_any_size_give_the_same_numbers(room, monkeypatch):
     """Found by attack: a piece that held one cell was taken for a table of one category, whose share is 1."""
-    output, wanted = released
+    prior = np.array([[1, 0.5, 2], [0.2, 1, 1]])
+    mechanism = ZeroSumGeometricMechanism(prior, 2.0, contribution=Contribution(1, ("each",)))
+    output = dirdp.mechanisms.MechanismOutput(mechanism, [[3, 6, -1], [5, -2, 5]], prior=prior, n_records=16)
+    wanted = dirdp.estimate(output).tables["p"]
     assert np.all((wanted.share_intervals > 0) & (wanted.share_intervals < 1))
     for function in (KnownRows.share_quantiles, quantiles.share_quantiles):
         monkeypatch.setitem(function.__kwdefaults__, "at_a_time", room)
@@ -59,46 +57,29 @@ def test_the_share_of_the_only_cell_is_1():
     assert [values.tolist() for values in found.moments] == [[1.0], [0.0]]
 
 
-@pytest.mark.parametrize(
-    ("alpha", "counts"),
-    [
-        ([1e-3, 1e-3, 1e-3], [[0, 0, 0]]),
-        ([1e-3, 1e-3, 1e-3], [[1, 0, 0]]),
-        ([1e-3, 1e-3], [[0, 1], [1, 0]]),
-        ([1e-3, 50.0], [[0, 9000], [3, 8997]]),
-        ([0.5, 0.5], [[0, 100], [2, 98]]),
-        ([0.386, 0.68], [[4, 0], [3, 1]]),
-        ([1e-8, 1.0], [[0, 1]]),
-        ([1e9, 1e-3], [[0, 0]]),
-        ([9.9, 10.1], [[0, 0]]),
-    ],
-    ids=str,
-)
+SMALL = [
+    ([1e-3, 1e-3, 1e-3], [[0, 0, 0]]),
+    ([1e-3, 1e-3, 1e-3], [[1, 0, 0]]),
+    ([1e-3, 1e-3], [[0, 1], [1, 0]]),
+    ([1e-3, 50.0], [[0, 9000], [3, 8997]]),
+    ([0.5, 0.5], [[0, 100], [2, 98]]),
+    ([0.386, 0.68], [[4, 0], [3, 1]]),
+    ([1e-8, 1.0], [[0, 1]]),
+    ([1e9, 1e-3], [[0, 0]]),
+    ([9.9, 10.1], [[0, 0]]),
+]
+
+
+@pytest.mark.parametrize(("alpha", "counts"), SMALL, ids=str)
 def test_small_parameters(alpha, counts):
     """Found by attack: an approximation whose distribution function stays below .95 had no quantile above it."""
     levels = np.array([5e-5, 0.0005, 0.25, 0.4995, 0.5, 0.5005, 0.75, 0.9995, 0.99995, 0.5])
-    shares = share_quantiles(mixture(alpha, counts), levels)
+    shares, x = share_quantiles(mixture(alpha, counts), levels), np.array(counts, dtype=float)
     assert np.all(np.diff(shares[np.argsort(levels)], axis=0) >= 0)
     for i, a in enumerate(alpha):
-        x = np.array(counts, dtype=float)
-        mix = (
-            a + x[:, i],
-            sum(np.delete(alpha, i)) + np.delete(x, i, axis=1).sum(axis=1),
-            np.full(len(x), 1 / len(x)),
-        )
-        assert max(off(mix, share, level) for share, level in zip(shares[:, i], levels, strict=True)) < 1e-9
-
-
-@pytest.mark.parametrize("ratio", [0.4, 1.0, 2.5])
-def test_counts_that_are_as_uncertain_as_the_share_given_them(ratio):
-    """Found by releases at random: steps that were right for either function were too long for their product."""
-    mechanism = dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(2), ratio * np.sqrt(2 * 800 / 4))
-    output = dirdp.mechanisms.MechanismOutput(mechanism, [420.0, 371.0], prior=np.ones(2), n_records=800)
-    prob = [0.001, 0.5, 0.95, 0.9999]
-    found = dirdp.estimate(output, prob).tables["p"]
-    mix = share_distributions(output, None, found.count_means)[0, 0]
-    for p, ends in zip(prob, found.share_intervals[:, 0], strict=True):
-        assert max(off(mix, end, level) for end, level in zip(ends, ((1 - p) / 2, (1 + p) / 2), strict=True)) < 1e-9
+        others = sum(np.delete(alpha, i)) + np.delete(x, i, axis=1).sum(axis=1)
+        mix = a + x[:, i], others, np.full(len(x), 1 / len(x))
+        assert max(off(mix, share, level, 1e-9) for share, level in zip(shares[:, i], levels, strict=True)) < 1e-9
 
 
 def test_counts_whose_probabilities_are_listed():
@@ -122,54 +103,48 @@ def test_a_quantile_that_is_not_found_is_an_error_of_the_library(monkeypatch):
     assert not any(letter.isdigit() for letter in str(caught.value))
 
 
-def of_draws(level):
-    """How far the quantile of 20,000 draws may be from its level."""
-    return 5 * np.sqrt(level * (1 - level) / 20_000) + 1e-3
+def check(output, most=None):
+    """Moments and intervals of some cells are those of the sums."""
+    found = dirdp.estimate(output, PROB, n_prior=most, progressbar=False).tables["p"]
+    mixes = share_distributions(output, most)
+    d = output.prior.shape[-1]
+    # Where totals of rows are not known, quantiles of shares are those of draws.
+    exact = most is None and output.prior.size // d in (1, len(output.observed_table.blocks))
+    assert (found.caveat == "") == exact
+    for cell in np.random.default_rng(d).permutation(len(mixes))[:4]:
+        first, second, masses = mixes[divmod(int(cell), d)]
+        share, size, prior = first / (first + second), first + second, output.prior.ravel()[cell]
+        mean = masses @ share
+        assert found.share_means[cell] == pytest.approx(mean, rel=1e-8)
+        sd = np.sqrt(masses @ (share * (1 - share) / (size + 1) + (share - mean) ** 2))
+        assert found.share_sds[cell] == pytest.approx(sd, rel=1e-6)
+        ends = found.share_intervals[:, cell]
+        assert np.all(ends[:, 0] <= ends[:, 1])
+        for share, level, allowed in np.broadcast(ends, LEVELS, 1e-8 if exact else OF_DRAWS):
+            assert off(mixes[divmod(int(cell), d)], share, level, allowed) < allowed
+        counts = np.rint(first - prior)
+        mean = masses @ counts
+        assert found.count_means[cell] == pytest.approx(mean, rel=1e-8, abs=1e-10)
+        assert found.count_sds[cell] == pytest.approx(np.sqrt(masses @ (counts - mean) ** 2), rel=1e-6, abs=1e-7)
+        for end, level in np.broadcast(found.count_intervals[:, cell], LEVELS):
+            assert masses[counts < end].sum() - 1e-9 < level <= masses[counts <= end].sum() + 1e-9
 
 
-def compared(seeds, **options):
-    """The largest error in level of intervals of releases at random, over what it may be, and how many there were."""
-    prob, worst, many = [0.001, 0.5, 0.95, 0.9999], 0.0, 0
-    for seed in seeds:
-        rng = np.random.default_rng(seed)
-        output, most = random_output(rng, **options)
-        found = dirdp.estimate(output, prob, n_prior=most, progressbar=False).tables["p"]
-        mixes = share_distributions(output, most, found.count_means)
-        if mixes is None:
-            continue
-        rows = output.prior.size // output.prior.shape[-1]
-        known = most is None and rows in (1, len(output.observed_table.blocks))
-        for cell in rng.permutation(len(mixes))[:4]:
-            mix = mixes[*divmod(int(cell), output.prior.shape[-1])]
-            ends = found.share_intervals[:, cell]
-            assert np.all(ends[:, 0] <= ends[:, 1])
-            errors = [
-                # Where totals are not known, quantiles are those of draws.
-                off(mix, share, level) / (1e-8 if known else of_draws(level))
-                for p, pair in zip(prob, ends, strict=True)
-                for share, level in zip(pair, ((1 - p) / 2, (1 + p) / 2), strict=True)
-            ]
-            assert max(errors) < 1, f"seed {seed}"
-            worst = max(worst, *errors)
-        many += 1
-    return worst, many
-
-
-@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 100), marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 36), marks=pytest.mark.thorough)])
 def test_releases_at_random(seeds):
-    assert compared(seeds, most_records=150, most_rows=2)[1] > 0.6 * len(seeds)
+    for seed in seeds:
+        check(*random_output(np.random.default_rng(seed), 150, 2))
 
 
 @pytest.mark.thorough
-def test_releases_whose_ends_were_off_by_most():
+@pytest.mark.parametrize("seed", [33, 57])
+def test_releases_whose_ends_were_off_by_most(seed):
     """Found by releases at random: with kinks of noise, or a share near 1, ends were off by up to .04 in level."""
-    worst, many = compared((33, 42, 57), most_records=400, most_rows=3)
-    assert (worst < 1, many) == (True, 3)
+    check(*random_output(np.random.default_rng(seed), 400, 3))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seeds", [range(100, 150), range(150, 200), (648, 673, 711, 754)], ids=["1", "2", "worst"])
-def test_releases_at_random_of_more_records(seeds):
-    """A hundred with up to 2,000 records, and those of the first thousand, with up to 10,000, that were off by most."""
-    options = {} if 711 in seeds else {"most_records": 2_000}
-    assert compared(seeds, **options)[1] > 0.5 * len(seeds)
+@pytest.mark.parametrize("ratio", [0.4, 1.0, 2.5])
+def test_counts_that_are_as_uncertain_as_the_share_given_them(ratio):
+    """Found by releases at random: steps that were right for either function were too long for their product."""
+    width = ratio * np.sqrt(2 * 800 / 4)
+    check(output_of("discrete", np.array([415, 385]), width, np.ones(2), np.random.default_rng(1)))

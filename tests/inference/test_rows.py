@@ -1,27 +1,23 @@
-"""Product distributions against brute force over all tables."""
+"""Rows of counts with a known total: against all tables, in units, with many cells and many records."""
 
 import tracemalloc
-from time import process_time
+from functools import reduce
 
 import numpy as np
 import pytest
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.lattice import Convolved
-from pymc_dirdp.inference.numbers import ImpossibleError, Numbers, TooManyNumbersError
-from pymc_dirdp.inference.rows import BatchedRows, RowPosterior, tilts_for
+from pymc_dirdp.inference.numbers import TooManyNumbersError
+from pymc_dirdp.inference.rows import BatchedRows, RowPosterior
 
 from .posteriors import (
     ALPHA,
     LIKELIHOODS,
-    Y,
     brute_force,
-    dirichlet,
     estimate,
     geometric,
-    log_probability,
-    log_sum_of_products,
+    p_value,
     released,
     row,
     simulated,
@@ -29,58 +25,72 @@ from .posteriors import (
 )
 
 
-@pytest.mark.parametrize("least", [0, 2])
-@pytest.mark.parametrize("name", LIKELIHOODS)
-def test_every_table_and_the_evidence_against_brute_force(name, least):
-    posterior = row(name, least=least)
-    tables, logs, evidence = brute_force(posterior)
-    np.testing.assert_allclose(np.exp(log_probability(posterior, tables)), np.exp(logs), rtol=0, atol=1e-12)
-    np.testing.assert_allclose(posterior.log_evidence, evidence, rtol=0, atol=1e-10)
-    means = np.exp(logs) @ tables
-    np.testing.assert_allclose(posterior.means, means, rtol=0, atol=1e-10)
-    np.testing.assert_allclose(posterior.variances, np.exp(logs) @ (tables - means) ** 2, rtol=0, atol=1e-10)
+def tiny(x, i):
+    """Likelihoods of e-800 and below in every cell, and counts that are impossible, in the middle too."""
+    return np.where((i == 1) & ((x < 2) | (x == 5)), -np.inf, LIKELIHOODS["geometric"](x, i) - 800.0 * (1 + i))
 
 
-def test_likelihoods_may_be_tiny_or_nothing():
-    """Likelihoods of e-300 and below in every cell, and counts that are impossible, in the middle too."""
-    base = LIKELIHOODS["geometric"]
-
-    def log_likelihood(x, i):
-        return np.where((i == 1) & ((x < 2) | (x == 5)), -np.inf, base(x, i) - 800.0 * (1 + i))
-
-    posterior = RowPosterior(alpha=ALPHA, total=12, log_likelihood=log_likelihood)
-    tables, logs, evidence = brute_force(posterior)
-    np.testing.assert_allclose(np.exp(log_probability(posterior, tables)), np.exp(logs), atol=1e-12)
-    assert posterior.log_evidence == pytest.approx(evidence, abs=1e-10)
-    assert evidence < -4800
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [[0.0, -np.inf, -np.inf, -np.inf]] * 3,  # All cells are empty, and the total is not.
-        [[-np.inf, -np.inf, 0.0, 0.0]] * 3,  # Every cell holds two at least.
-        [[0.0, -np.inf, 0.0, -np.inf]] * 3,  # Even counts, odd total.
-        [[0.0] * 4, [0.0] * 4, [-np.inf] * 4],
-    ],
-)
-def test_no_table_at_all_is_an_error(rows):
-    posterior = RowPosterior(alpha=[1, 1, 1], total=3, log_likelihood=tabulated(rows), smooth=False)
-    with pytest.raises(ArgumentError, match=r"No table of counts|impossible for every count"):
-        posterior.means  # noqa: B018
-
-
-def test_a_conflict_that_leaves_only_tables_far_from_every_peak():
+def conflict(x, i):
     """A sparse cell is empty or near 60, another is sharply in between: the total is improbable under every tilt."""
-    z = np.array([60.0, 70.0])
-    posterior = RowPosterior(
-        alpha=[1e-3, 1.0],
-        total=100,
-        log_likelihood=lambda x, i: -((x - z[i]) ** 2) / (2 * np.array([3.0, 3.0])[i] ** 2),
-    )
-    tables, logs, evidence = brute_force(posterior)
-    np.testing.assert_allclose(posterior.means, np.exp(logs) @ tables, rtol=1e-11)
-    assert posterior.log_evidence == pytest.approx(evidence, abs=1e-9)
+    return -((x - np.array([60.0, 70.0])[i]) ** 2) / 18
+
+
+def hardly_between(x, i):
+    """Counts are 0 or 12, all but never between, and add up to 36 or to 31: no tilt makes that probable."""
+    return -3.0 * np.minimum(x, np.abs(12 - x)) - 0.1 * i
+
+
+def rare():
+    """One cell is 0, 60 or, much less likely, between; another is nearly known, so it has to be between; one is 0."""
+    table = np.full((3, 101), -np.inf)
+    table[0, [0, 29, 30, 60]] = [0.0, -31.0, -30.0, 0.0]
+    table[1, [70, 71]] = 0.0
+    table[2, 0] = 0.0
+    return table
+
+
+ROWS = {
+    **{name: row(name) for name in LIKELIHOODS},
+    **{f"{name}, at least 2": row(name, least=2) for name in ("urn", "geometric", "pooled")},
+    "likelihoods of next to nothing": RowPosterior(alpha=ALPHA, total=12, log_likelihood=tiny),
+    "only tables far from every peak": RowPosterior(alpha=[1e-3, 1.0], total=100, log_likelihood=conflict),
+    **{
+        f"a total of {total} that is hardly possible": RowPosterior(
+            alpha=[1.0, 0.5, 2.0], total=total, log_likelihood=hardly_between, smooth=False
+        )
+        for total in (36, 31)
+    },
+    **{
+        f"a rare total of {d} cells": RowPosterior(
+            alpha=np.ones(d), total=100, log_likelihood=tabulated(rare()[:d]), smooth=False
+        )
+        for d in (2, 3)
+    },
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_evidence_moments_and_draws_are_those_of_all_tables(name):
+    """In a batch with rows of other totals, if these have as many cells."""
+    rows = [ROWS[name]]
+    if len(rows[0].alpha) == 3 and rows[0].smooth:
+        rows = [*rows, row("dirichlet", total=0), row("dirichlet", total=6)]
+    known = BatchedRows(rows)
+    drawn = known.draw(10_000, np.random.default_rng(8))
+    for place, posterior in enumerate(rows):
+        tables, logs, evidence = brute_force(posterior)
+        means = np.exp(logs) @ tables
+        assert known.log_evidences[place] == pytest.approx(evidence, abs=1e-9)
+        np.testing.assert_allclose(known.moments[0][place], means, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(known.moments[1][place], np.exp(logs) @ (tables - means) ** 2, atol=1e-9)
+        assert p_value(tables, logs, drawn[:, place]) > 1e-6
+        if name == "geometric" and not place:
+            wrong = logs + 0.2 * tables[:, 0]
+            assert p_value(tables, wrong - logsumexp(wrong), drawn[:, place]) < 1e-6
+
+
+# All cells are empty, and the total is not; every cell holds two at least; even counts, odd total; no count.
+IMPOSSIBLE = [[[0, 1, 1, 1]] * 3, [[1, 1, 0, 0]] * 3, [[0, 1, 0, 1]] * 3, [[0] * 4, [0] * 4, [1] * 4]]
 
 
 @pytest.mark.parametrize(
@@ -91,84 +101,33 @@ def test_a_conflict_that_leaves_only_tables_far_from_every_peak():
         ({"total": -1}, "total"),
         ({"total": 1.5}, "total"),
         ({"least": 5}, "least"),
+        *(
+            ({"total": 3, "log_likelihood": tabulated(np.where(table, -np.inf, 0)), "smooth": False}, "No table")
+            for table in IMPOSSIBLE
+        ),
     ],
 )
-def test_bad_arguments_are_named(options, words):
-    given = {"alpha": ALPHA, "total": 12, "log_likelihood": dirichlet(Y, 1.0, np.ones(3)), **options}
+def test_what_is_impossible_is_an_error(options, words):
     with pytest.raises(ArgumentError, match=words):
-        RowPosterior(**given)
+        _ = RowPosterior(**{"alpha": ALPHA, "total": 12, "log_likelihood": LIKELIHOODS["urn"], **options}).means
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_likelihood_that_is_no_number_is_refused(bad):
-    posterior = RowPosterior(alpha=ALPHA, total=12, log_likelihood=lambda x, i: np.where(x == 7, bad, 0.0) + 0.0 * i)
-    with pytest.raises(ArgumentError, match="log-likelihood"):
-        posterior.means  # noqa: B018
-
-
-def test_rows_whose_totals_are_hardly_possible_are_summed_beside_the_others():
-    """Counts are 0 or 12, all but never between, and add up to 36 or to 31: no tilt makes that probable."""
-    posterior = RowPosterior(
-        alpha=[1.0, 0.5, 2.0],
-        total=36,
-        log_likelihood=lambda x, i: -3.0 * np.minimum(x, np.abs(12 - x)) - 0.1 * i,
-        smooth=False,
-    )
-    posteriors = [posterior, posterior.at(31), posterior.at(19), posterior.at(5)]
-    known = BatchedRows(posteriors)
-    expected = [brute_force(one) for one in posteriors]
-    assert known.log_evidences.sum() == pytest.approx(sum(evidence for _, _, evidence in expected), abs=1e-10)
-    means = [np.exp(logs) @ tables for tables, logs, _ in expected]
-    np.testing.assert_allclose(known.moments[0], means, rtol=1e-9)
-    drawn = known.draw(20_000, np.random.default_rng(1))
-    sds = np.sqrt(np.array([np.exp(logs) @ tables**2 for tables, logs, _ in expected]) - np.square(means))
-    assert np.all(np.abs(drawn.mean(axis=0) - means) < 5 * sds / np.sqrt(20_000) + 1e-3)
-
-
-def log_sum(numbers, total):
-    """The logarithm of the sum of the products of all weights whose numbers add up to a total."""
-    tilts = tilts_for(numbers, np.array([total]))
-    return float(Convolved(numbers.at(tilts[0])).log_probabilities(np.array([total]))[0])
-
-
-def bounded_cells():
-    """Three cells whose counts lie within ten of 40, 60 and 20, and are likely as geometric noise makes them."""
-    middle = np.array([40.0, 60.0, 20.0])
-
-    def log_weight(x, cell):
-        distance = np.abs(x - middle[cell])
-        return np.where(distance <= 10, -2 * distance, -np.inf)
-
-    return Numbers(log_weight, 3, 0, 500, smooth=False)
-
-
-@pytest.mark.parametrize(("beyond", "end"), [(70, 90), (300, 150)])
-def test_a_total_that_no_counts_have_spoils_no_other(beyond, end):
-    """After the search for it, the least and the largest total that exist are found as with fresh cells."""
-    cells = bounded_cells()
-    with np.errstate(divide="raise", over="raise", invalid="raise"):
-        with pytest.raises(ImpossibleError, match="0 in double precision"):
-            log_sum(cells, beyond)
-        for total in (end, 121, end):
-            fresh = log_sum(bounded_cells(), total)
-            assert log_sum(cells, total) == pytest.approx(fresh, abs=1e-9)
-        # There is one such table: every count is ten away.
-        assert fresh == pytest.approx(-60.0, abs=1e-9)
-
-
-def test_a_total_is_not_called_impossible_before_the_counts_are_found():
+@pytest.mark.parametrize("middle", [(12_345, 54_321), (12_345, 54_321, 20_000)])
+@pytest.mark.parametrize("off", [4, 0, -19])
+def test_a_total_is_not_called_impossible_before_the_counts_are_found(middle, off):
     """Found when the documentation was built: no node lay near the few numbers of records that a row may have."""
-    middle, near = np.array([12_345.0, 54_321.0]), np.arange(-10, 11)
+    near, d = np.arange(-10, 11), len(middle)
 
-    def log_weight(x, cell):
-        distance = np.abs(x - middle[cell])
-        return np.where(distance <= 10, -2 * distance, -np.inf)
+    def log_likelihood(x, i):
+        distance = np.abs(x - np.array(middle)[i])
+        return np.where(distance <= 10, -2.0 * distance, -np.inf)
 
-    cells = Numbers(log_weight, 2, 0, 100_000)
-    first = np.where(np.abs(4 - near) <= 10, np.exp(-2.0 * np.abs(near) - 2.0 * np.abs(4 - near)), 0)
-    assert log_sum(cells, 66_666 + 4) == pytest.approx(np.log(first.sum()), abs=1e-9)
-    alone = RowPosterior(alpha=np.ones(2), total=66_670, log_likelihood=log_weight)
-    assert log_sum_of_products(alone) == pytest.approx(np.log(first.sum()), abs=1e-9)
+    total = sum(middle) + off
+    sums = reduce(np.convolve, [np.exp(-2.0 * np.abs(near))] * d)
+    expected = np.log(sums[10 * d + off]) + gammaln(total + 1) + gammaln(d) - gammaln(total + d)
+    with np.errstate(divide="raise", over="raise", invalid="raise"):
+        found = RowPosterior(alpha=np.ones(d), total=total, log_likelihood=log_likelihood).log_evidence
+    assert found == pytest.approx(expected, abs=1e-8)
 
 
 def test_one_cell_far_wider_than_all_others_together():
@@ -191,9 +150,8 @@ def test_one_cell_far_wider_than_all_others_together():
     np.testing.assert_allclose(posterior.variances, variances, rtol=1e-8)
 
 
-@pytest.mark.parametrize(("d", "r"), [(2, 1e-4), (50, 10.0)])
-def test_ten_million_records_take_little_memory(d, r):
-    posterior = released(d, 10**7, r, 1.0, 5)
+def test_ten_million_records_take_little_memory():
+    posterior = released(50, 10**7, 10.0, 1.0, 5)
     tracemalloc.start()
     means = posterior.means
     peak = tracemalloc.get_traced_memory()[1]
@@ -202,45 +160,40 @@ def test_ten_million_records_take_little_memory(d, r):
     assert means.sum() == pytest.approx(1e7, rel=1e-9)
 
 
-def test_ten_thousand_cells_of_one_row():
-    d, rng = 10_000, np.random.default_rng(1)
-    _, x = simulated(d, 50_000, 1.0, rng)
-    posterior = RowPosterior(alpha=np.ones(d), total=50_000, log_likelihood=geometric(x + rng.normal(size=d), 3.0))
-    start = process_time()
-    assert posterior.means.sum() == pytest.approx(50_000, rel=1e-10)
-    assert process_time() - start < 6
-    assert np.mean(np.abs(posterior.means - x)) < 6
+def test_many_cells_are_summed_and_drawn_in_halves():
+    """The search for the tilt starts with a sample of so many cells."""
+    d, rng = 600, np.random.default_rng(1)
+    _, x = simulated(d, 6000, 1.0, rng)
+    posterior = RowPosterior(alpha=np.ones(d), total=6000, log_likelihood=geometric(x + rng.normal(size=d), 3.0))
+    means, variances = posterior.means, posterior.variances
+    assert means.sum() == pytest.approx(6000, rel=1e-10)
+    assert np.mean(np.abs(means - x)) < 6
+    counts = posterior.batch.draw(3000, rng)[:, 0]
+    z = ((counts.mean(axis=0) - means) / np.sqrt(variances / 3000))[variances > 0.04]
+    assert np.abs(z).max() < 5.5
+    assert np.mean(z**2) == pytest.approx(1, abs=0.4)
+    # What halves could spoil is how cells go together: given the total the sum over the first half varies less.
+    half = counts[:, : d // 2].sum(axis=1).var()
+    first, second = variances[: d // 2].sum(), variances[d // 2 :].sum()
+    assert half == pytest.approx(first * second / (first + second), rel=0.15)
+    assert abs(half / first - 1) > 0.3
 
 
-UNITS = [
-    ([1.0, 1.0, 1.0, 1.0], 40_000),
-    ([0.01, 0.01, 0.5, 3.0], 40_000),
-    ([0.5, 0.1, 1.0], 3_000),
-    ([5.0, 30.0], 100_000),
-]
+@pytest.mark.parametrize(("unit", "known_shares"), [(4.0, False), (20.0, False), (4.0, True)])
+def test_counts_in_units_are_off_by_the_square_of_the_unit(unit, known_shares):
+    rng, alpha = np.random.default_rng(1), np.array([0.01, 0.01, 0.5, 3.0])
+    z = rng.multinomial(40_000, rng.dirichlet(alpha)) + rng.laplace(0, 1000, 4).round()
+    shares = np.log(rng.dirichlet(alpha + 1)) if known_shares else None
+    every = RowPosterior(alpha=alpha, total=40_000, log_likelihood=geometric(z, 1000.0), log_shares=shares)
+    units, sds = every.in_units(unit), np.sqrt(every.variances)
+    # With known shares the counts have a width of their own, and kinks of noise stand between multiples.
+    error = 20 * (units.unit / min(1000.0, sds.max())) ** 2
+    assert abs(units.log_evidence - every.log_evidence) < error
+    assert np.all(np.abs(units.means - every.means) < error * sds)
+    assert np.all(np.abs(np.sqrt(units.variances) - sds) < error * sds + known_shares * units.unit / 2)
 
 
-@pytest.mark.parametrize("known_shares", [False, True])
-@pytest.mark.parametrize(("alpha", "n"), UNITS)
-def test_counts_in_units_are_off_by_the_square_of_the_unit(alpha, n, known_shares):
-    rng = np.random.default_rng(n)
-    z = rng.multinomial(n, rng.dirichlet(alpha)) + rng.laplace(0, 1000, len(alpha)).round()
-    shares = np.log(rng.dirichlet(np.add(alpha, 1))) if known_shares else None
-    every = RowPosterior(alpha=alpha, total=n, log_likelihood=geometric(z, 1000.0), log_shares=shares)
-    for unit in (4.0, 20.0):
-        units = every.in_units(unit)
-        # With known shares the counts have a width of their own, and kinks of noise stand between multiples.
-        width = min(1000.0, float(np.sqrt(every.variances.max())))
-        if unit > width / 5:
-            continue
-        error = 20 * (units.unit / width) ** 2
-        sds = np.sqrt(every.variances)
-        assert abs(units.log_evidence - every.log_evidence) < error
-        assert np.all(np.abs(units.means - every.means) < error * sds)
-        assert np.all(np.abs(np.sqrt(units.variances) - sds) < error * sds + (units.unit / 2 if known_shares else 0))
-
-
-@pytest.mark.parametrize(("d", "scale"), [(3, 1e8), (6, 1e5), (12, 1e8)])
+@pytest.mark.parametrize(("d", "scale"), [(3, 1e8), (6, 1e5)])
 def test_rows_with_noise_of_millions_are_summed(d, scale):
     """What one record is does not matter: the shares are those of a table with a thousandth of the noise."""
     rng = np.random.default_rng(d)
@@ -266,27 +219,31 @@ def test_draws_in_units_add_up_and_have_the_moments():
     )
     known = BatchedRows.summable([posterior])
     assert known.units[0] > 1
-    counts = known.draw(40_000, np.random.default_rng(3))[:, 0]
+    counts = known.draw(20_000, np.random.default_rng(1))[:, 0]
     assert np.all(counts.sum(axis=1) == posterior.total)
     assert np.all(counts >= 0)
     means, variances = (of[0] for of in known.moments)
-    assert np.all(np.abs(counts.mean(axis=0) - means) < 4.5 * np.sqrt(variances / 40_000))
+    assert np.all(np.abs(counts.mean(axis=0) - means) < 4.5 * np.sqrt(variances / 20_000))
     np.testing.assert_allclose(counts.std(axis=0), np.sqrt(variances), rtol=0.05)
-    # A small prior says that a cell is nearly empty, whatever a unit is: counts fall by powers of ten.
+    # A small prior says that a cell is nearly empty, whatever a unit is: counts fall by powers of ten, nearly.
     near = counts[:, 0][counts[:, 0] < 1e6]
-    assert len(near) > 1000
+    assert len(near) > 500
     levels = np.array([1e1, 1e2, 1e3, 1e4, 1e5])
     expected = np.exp(gammaln(levels + 1 + 0.05) - gammaln(levels + 1)) / np.exp(gammaln(1e6 + 0.05) - gammaln(1e6))
     found = (near[:, None] <= levels).mean(axis=0)
-    assert np.all(np.abs(found - expected) < 4.5 * np.sqrt(expected * (1 - expected) / len(near)) + 2e-3)
+    assert np.all(np.abs(found - expected) < 4.5 * np.sqrt(expected * (1 - expected) / len(near)) + 8e-3)
 
 
-def test_what_units_cannot_do_is_refused():
+@pytest.mark.parametrize(
+    ("posterior", "unit"),
+    [
+        (row("geometric", total=1000, least=2), 4.0),
+        (row("geometric"), 100.0),
+        # Counts that are known one by one follow no curve between them.
+        (row("geometric", total=1000, smooth=False), 4.0),
+    ],
+    ids=["guaranteed counts", "few records", "a table"],
+)
+def test_what_units_cannot_do_is_refused(posterior, unit):
     with pytest.raises(TooManyNumbersError, match="larger parameters"):
-        row("geometric", least=2).in_units(4.0)
-    # Counts that are known one by one follow no curve between them.
-    table = RowPosterior(alpha=ALPHA, total=12, log_likelihood=lambda x, i: -0.1 * x, smooth=False)
-    with pytest.raises(TooManyNumbersError, match="larger parameters"):
-        table.in_units(4.0)
-    with pytest.raises(TooManyNumbersError, match="larger parameters"):
-        row("geometric").in_units(100.0)
+        posterior.in_units(unit)
