@@ -266,6 +266,20 @@ def test_no_neighbours_lose_more_by_edges_than_the_curves(name):
     assert reached[0] > 0.3
 
 
+@pytest.mark.parametrize(("bins", "records", "sizes"), [(5, 1, range(1, 7)), (5, 2, (2, 4)), (8, 3, (4,))])
+def test_no_record_is_the_worst_for_edges_on_both_sides(bins, records, sizes):
+    """The widths of all edges together, in integers, for all data sets and all records that are added to them."""
+    mechanism = QuantilesMechanism(bins, n_candidates=3, scale=1.0, adjacency="add-remove", contribution=records)
+    claims = [mechanism._widths(k, records - k) for k in mechanism._splits]
+    claims = np.array([*claims, *(claim[::-1] for claim in claims)], dtype=float) * bins
+    of = cache(lambda data: scores_of(mechanism, np.bincount(data, minlength=4)))
+    for n in sizes:
+        for data in itertools.combinations_with_replacement(range(4), n):
+            for added in itertools.combinations_with_replacement(range(4), records):
+                widths = np.ptp(of(tuple(sorted(data + added))) - of(data), axis=1)
+                assert np.any(np.all(widths <= claims + 1e-9, axis=1))
+
+
 @pytest.mark.parametrize(("bins", "share"), [(2, 1.0), (3, 0.875), (20, 0.839)])
 @pytest.mark.parametrize("records", [1, 5])
 def test_what_the_edges_cost_together(bins, share, records):
@@ -296,10 +310,10 @@ def test_what_is_drawn_is_the_distribution_of_the_definition(monkeypatch):
                 assert logs == pytest.approx(wanted - np.logaddexp.reduce(wanted), abs=1e-9)
     mechanism, follow = BINS["many bins"], Scripted([1, 0, 1, 0])
     monkeypatch.setattr(drawing, "chosen", follow)
-    assert mechanism.release([4, 0, 9]) == (0, 1)
+    assert mechanism.release([4, 3, 9]) == (0, 1)
     asked = np.array([np.array(scores, dtype=float) / scale for scores, scale in follow.offered])
     logs = asked - np.logaddexp.reduce(asked, axis=1, keepdims=True)
-    assert logs == pytest.approx(edge_distributions(mechanism, [0] * 4 + [2] * 9))
+    assert logs == pytest.approx(edge_distributions(mechanism, [0] * 4 + [1] * 3 + [2] * 9))
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,8 @@ def test_exact_is_the_default_on_the_grid_of_the_total_number_of_records(monkeyp
     monkeypatch.setattr(DirichletMechanism, "default_steps", lambda _, n_records: asked.append(n_records) or 50)
     for counts in ([2**53, 1, 1], [2**53 - 1, 1, 2]):
         DirichletMechanism([1.0, 1.0, 1.0], 1e-12).sample(counts, random_seed=1)
-    assert asked == [2**53 + 2] * 2
+    DirichletMechanism([1, 1], 1.0, adjacency="add-remove").sample([3, 1])
+    assert asked == [2**53 + 2, 2**53 + 2, None]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussian, DiscreteGaussianMechanism
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, ZeroCDP
 
 
@@ -17,6 +17,12 @@ def test_renyi_is_below_the_continuous_one_between_whole_orders():
     assert mechanism.renyi(1.5) == pytest.approx(0.759 * bound, rel=1e-3)
     assert mechanism.renyi(3.0) == pytest.approx(2 * bound, rel=1e-12)
     assert mechanism.rho(math.inf) == mechanism.rho(1.5)
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.2, 0.5, 1.4, 1.5, 20.0])
+def test_probabilities_add_up_to_1(sigma):
+    masses = np.exp(DiscreteGaussian(sigma).log_pmf(np.arange(-400.0, 401.0)))
+    assert masses.sum() == pytest.approx(1, rel=1e-13)
 
 
 def test_the_variance_that_is_used_is_a_double_and_not_below_the_one_asked_for():
@@ -77,6 +83,8 @@ def test_what_no_sigma_keeps():
         DiscreteGaussianMechanism.for_guarantee(PureDP(epsilon=1), prior=[1, 1])
     with pytest.raises(UnattainableError, match="No sigma up to"):
         DiscreteGaussianMechanism.for_guarantee(ZeroCDP(rho=1e-300), prior=[1, 1])
+    with pytest.raises(ArgumentError, match="data sets that differ"):
+        DiscreteGaussianMechanism([1, 1], 2.0).output_distributions(np.ones(2), np.ones(2))
     for sigma in (1e-70, 1e70):
         with pytest.raises(ArgumentError, match="between"):
             DiscreteGaussianMechanism([1, 1], sigma)

@@ -12,7 +12,12 @@ from scipy.special import rel_entr
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.rows import RowPosterior
-from pymc_dirdp.mechanisms.geometric import Geometric, GeometricMechanism, ZeroSumGeometricMechanism
+from pymc_dirdp.mechanisms.geometric import (
+    Geometric,
+    GeometricMechanism,
+    ZeroSumGeometric,
+    ZeroSumGeometricMechanism,
+)
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
@@ -23,6 +28,8 @@ from pymc_dirdp.privacy.people import Contribution
 def test_the_noise_of_some_cells_goes_no_further_than_is_looked(scale, cells):
     """Exact sums of the tail, with 60 digits: beyond the reach there is a probability below 2 exp(-60)."""
     reach = math.floor(Geometric(scale).sum_reach(cells))
+    # Some cells of noise that adds up to 0 have smaller sums.
+    assert ZeroSumGeometric(scale, 9).sum_reach(cells) == Geometric(scale).sum_reach(cells)
     with mp.workdps(60):
         q = mp.exp(-1 / mp.mpf(scale))
         one = {z: (1 - q) / (1 + q) * q ** abs(z) for z in range(-reach, reach + 1)}

@@ -42,8 +42,8 @@ def test_secret_counts_show_nothing(use):
 @given(st.data())
 def test_noise_is_added_to_each_marginal_without_rounding_before_the_end(data):
     counts = data.draw(st.lists(st.integers(0, 2**50), min_size=6, max_size=6))
-    size = data.draw(st.sampled_from([2**4, 2**40, 2**70, 2**1100]))
-    noise = data.draw(st.lists(st.integers(-size, size), min_size=8, max_size=8))
+    size = data.draw(st.sampled_from([2**4, 2**40, 2**62, 2**63 - 1, 2**70, 2**1100]))
+    noise = data.draw(st.lists(st.integers(-size, size) | st.just(size), min_size=8, max_size=8))
     table = np.array(counts).reshape(2, 3)
     by_row, cells = np.array(noise[:2], dtype=object), np.array(noise[2:], dtype=object).reshape(2, 3)
     drawing = AddedNoise((2, 3), 0.0, None, (((1,), Once(by_row)), ((), Once(cells))))
