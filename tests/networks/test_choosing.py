@@ -14,7 +14,7 @@ from pymc_dirdp.errors import (
     SeededReleaseWarning,
 )
 from pymc_dirdp.networks import choosing
-from pymc_dirdp.networks.choosing import tree_within
+from pymc_dirdp.networks.choosing import part_of, tree_within
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": ["x", "y", "z"], "c": ["no", "yes"], "d": ["no", "yes"], "one": ["only"]}
 TARGET = dirdp.ApproxDP(epsilon=2.0, delta=1e-5)
@@ -41,6 +41,9 @@ def structure():
 def test_what_depends_on_each_other_is_joined(structure):
     assert dict(structure) == {"a": (), "b": ("a",), "c": (), "d": ("c",), "one": ()}
     assert list(structure) == list(CATEGORIES)
+    assert structure.mechanism.satisfies(part_of(TARGET, 0.25))
+    assert part_of(TARGET, 0.25).epsilon == 1.0
+    assert part_of(dirdp.PureDP(epsilon=2.0), 0.25).epsilon == 0.5
     rooted = dirdp.choose_structure(TARGET, RECORDS, categories=CATEGORIES, root="d")
     assert (rooted["d"], rooted["c"]) == ((), ("d",))
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binom
+from scipy.special import softmax
+from scipy.stats import binom, norm
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.networks import classifier as module
@@ -171,6 +172,14 @@ def test_the_power_that_made_the_counts_is_found(classes):
         weights = _weights(np.array([right, 3000.0 - right]), 1e-6, np.log(alone), levels)
         assert _POWERS[np.argmax(weights)] == _POWERS[np.argmax(exact)] == true
         assert weights.max() > 0.99
+        # With noise of a variance of 900 the right counts have its variance beside their own.
+        noisy = np.array([right + 40.0, 2975.0 - right])
+        total, fits = noisy.sum(axis=0), []
+        for power in _POWERS:
+            q = p[power]
+            sd = np.sqrt(900.0 * (q**2 + (1 - q) ** 2) + total * q * (1 - q) + 0.25)
+            fits.append(norm.logpdf(noisy[0], q * total, sd).sum() + np.log(0.9 if power == 0 else 0.1 / 9))
+        np.testing.assert_allclose(_weights(noisy, 900.0, np.log(alone), levels), softmax(fits), atol=1e-9)
 
 
 def test_what_is_said_is_the_class_with_the_most_evidence_and_the_level_of_its_log_odds():

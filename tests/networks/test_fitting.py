@@ -208,6 +208,8 @@ def test_draws_in_single_precision_are_shares_and_others_are_refused(of_pairs):
     dataset, expected = analysis["posterior"].to_dataset(), dirdp.log_likelihood(analysis, data)
     analysis["posterior"] = xr.DataTree(dataset.astype(np.float32))
     np.testing.assert_allclose(dirdp.log_likelihood(analysis, data), expected, rtol=1e-4)
+    for table in draws_given_release(analysis, None, 0).values():
+        np.testing.assert_allclose(table.shares.sum(axis=-1), 1, rtol=1e-12)
     for factor in (0.5, np.nan):
         analysis["posterior"] = xr.DataTree(dataset.assign(p_a=factor * dataset["p_a"]))
         with pytest.raises(dirdp.errors.ArgumentError, match=r"not shares.*add up to 1"):

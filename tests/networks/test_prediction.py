@@ -13,7 +13,7 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.networks import prediction
 from pymc_dirdp.networks.fitting import DrawnTable
-from pymc_dirdp.networks.prediction import averages
+from pymc_dirdp.networks.prediction import Predictor, averages
 
 RNG = np.random.default_rng(5)
 N = 400
@@ -115,6 +115,7 @@ WRONG = {
     "Expected a release": lambda: own_proba(xr.DataTree(), FRAME),
     "'size', 'legs' have no parents": lambda: own_proba(made(NETWORK), FRAME),
     "target=, one of 'legs', 'size'.*each of them has parents": lambda: own_proba(without_class(), FRAME),
+    "'legs' has parents": lambda: Predictor(made(NAIVE), "legs", "released").log_class_shares,
     "no table of 'class'.*predict_log_proba": lambda: own_likelihood(without_class(), FRAME),
 }
 
