@@ -9,6 +9,7 @@ from fractions import Fraction
 import mpmath as mp
 import numpy as np
 from scipy.special import betaln, digamma, gammaln
+from scipy.stats import chi2
 
 from pymc_dirdp.sampling.bits import Bits
 
@@ -157,6 +158,17 @@ def neighbours(table, adjacency):
                 neighbour = without.copy()
                 neighbour[other] += 1
                 yield neighbour
+
+
+def drawn_p_value(drawn, tables, probabilities):
+    """The p-value of drawn tables, given all tables and the probability of each; rare ones are taken together."""
+    place = {tuple(map(int, np.ravel(table))): i for i, table in enumerate(tables)}
+    seen = np.bincount([place[tuple(map(int, np.ravel(one)))] for one in drawn], minlength=len(tables))
+    expected = np.asarray(probabilities) * len(drawn)
+    rare = expected < 10
+    seen, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, expected))
+    likely = expected > 0
+    return chi2.sf(np.sum((seen - expected)[likely] ** 2 / expected[likely]), likely.sum() - 1)
 
 
 # Samplers, by all the answers of their source of random bits.

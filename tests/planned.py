@@ -1,10 +1,23 @@
-"""Releases by a plan, with all options that a plan has, and the counts of a model."""
+"""A model of one table, releases by a plan, with all options that a plan has, and the counts of a model."""
+
+import numpy as np
+import pymc as pm
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.models.observations import find_observations, read_counts
 from pymc_dirdp.models.privacy_unit import unit_options
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.models.whose_records import tables_and_people
+
+HAIR = ("black", "brown", "red", "blond")
+
+
+def one_row(counts=(30, 20, 10), prior=1.0, labels=HAIR, *, dim="hair"):
+    """A model of one table p of one row, with labels."""
+    with pm.Model(coords={dim: list(labels)[: len(counts)]}) as model:
+        p = pm.Dirichlet("p", a=np.broadcast_to(prior, len(counts)).astype(float), dims=dim)
+        pm.Multinomial("x", n=int(np.sum(counts)), p=p, observed=counts)
+    return model
 
 
 def planned_sample(guarantee, model=None, *, random_seed=None, ledger=None, progressbar=True, **planning):

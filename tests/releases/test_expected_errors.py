@@ -1,4 +1,4 @@
-"""The expected errors of a release are those of its plan, and stand in the group `utility`."""
+"""The expected errors of a release are those of its plan, and stand in the group `utility`; names of axes."""
 
 import math
 from dataclasses import asdict
@@ -9,29 +9,22 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.registry import Dirichlet
+from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.planning.expected_kl import a_priori_kl
+from pymc_dirdp.releases.axes import cell_dims, divided, free_dim_name, joined
 from pymc_dirdp.releases.expected_errors import ExpectedErrors, expected_errors
 from pymc_dirdp.releases.opened import open_release
-from tests.planned import planned_sample
+from tests.planned import one_row, planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 PRIVATE = {"adjacency": "add-remove", "mechanism": "geometric"}
 
 
 def two_tables():
-    with pm.Model(coords={"hair": ["black", "brown", "red"]}) as model:
-        p = pm.Dirichlet("p", a=np.ones(3), dims="hair")
-        pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
-        rate = pm.Beta("rate", 1, 1)
-        pm.Binomial("z", n=60, p=rate, observed=5)
-    return model
-
-
-def one_category():
-    with pm.Model() as model:
-        for name, size in (("p", 1), ("q", 3)):
-            pm.Multinomial(f"x_{name}", n=60, p=pm.Dirichlet(name, a=np.ones(size)), observed=np.full(size, 60 // size))
+    with one_row() as model:
+        pm.Binomial("z", n=60, p=pm.Beta("rate", 1, 1), observed=5)
     return model
 
 
@@ -45,9 +38,11 @@ def network():
 FITTED = {"n_records", "estimate_kl", "share_error"}
 NOISE = FITTED | {"smallest_share"}
 DRAW = NOISE | {"draw_error", "effective_records", "expected_kl_posterior", "expected_kl_estimate"}
+PLANNED_DRAW = {"adjacency": "add-remove", "mechanism": Dirichlet(strategy="inflate")}
 CASES = {
     "draw": (two_tables, {"sampler": "exact"}, DRAW | {"grid_weight", "grid_variance"}),
     "fast draw": (two_tables, {"sampler": "fast"}, DRAW),
+    "draw of a private number": (one_row, PLANNED_DRAW, set()),
     "noise": (two_tables, {"mechanism": "geometric"}, NOISE),
     "private number": (two_tables, PRIVATE, set()),
     "planned number": (two_tables, PRIVATE | {"n_records": 60}, NOISE),
@@ -69,33 +64,64 @@ def test_the_group_utility_says_what_is_expected(case):
             shown = float(utility[number].sel(table=name))
             assert math.isnan(shown) if value is None else shown == value
             assert value is None or (math.isfinite(value) and value >= 0)
-    assert ("note" in utility.attrs) == (case == "private number")
+    assert ("note" in utility.attrs) == (not known)
     # By public numbers only: those of the plan are the same.
     assert expected_errors(stored.plan) == stored.errors
 
 
-def test_a_table_of_noise_has_the_error_of_its_mechanism():
-    plan = dirdp.plan(APPROX, two_tables(), mechanism="geometric")
-    errors = expected_errors(plan)
-    for part in plan.parts:
-        right = estimate_error(part.mechanism, part.table.prior, 60, public=True, totals=part.totals, draws=1)
-        assert errors[part.table.name].estimate_kl == right.kl
-        assert errors[part.table.name].share_error == right.share
-        assert errors[part.table.name].n_records == 60
-
-
-def test_a_draw_has_both_divergences_of_its_mechanism():
-    plan = dirdp.plan(APPROX, two_tables())
-    errors = expected_errors(plan)
-    for part in plan.parts:
-        right, own = a_priori_kl(part.mechanism, part.table.prior, 60), errors[part.table.name]
-        assert (own.expected_kl_posterior, own.expected_kl_estimate) == (right.posterior, right.estimate)
-        assert own.expected_kl_posterior != own.expected_kl_estimate
-        assert 0 < own.effective_records < 60
+@pytest.mark.parametrize("mechanism", ["geometric", "dirichlet"])
+def test_a_table_has_the_errors_of_its_mechanism(mechanism):
+    plan = dirdp.plan(APPROX, one_row(), mechanism=mechanism)
+    own, said = expected_errors(plan)["p"], " ".join(str(dirdp.report(plan, full=True)).split())
+    (part,) = plan.parts
+    assert own.n_records == 60
+    assert own.smallest_share == smallest_share(part.mechanism, (3,), 60)
+    assert f"a share is typically off by {own.share_error:.2g} (dirdp.estimate)" in said
+    if mechanism == "geometric":
+        right = estimate_error(part.mechanism, np.ones(3), 60, public=True, totals=part.totals, draws=1)
+        assert (own.estimate_kl, own.share_error) == (right.kl, right.share)
+        return
+    right = a_priori_kl(part.mechanism, np.ones(3), 60)
+    assert (own.expected_kl_posterior, own.expected_kl_estimate) == (right.posterior, right.estimate)
+    assert right.posterior != right.estimate
+    assert 0 < own.effective_records < 60
+    assert own.draw_error == draw_share_error(part.mechanism, np.ones(3), 60)
+    assert f"a share is typically off by {own.draw_error:.2g} (the draw)" in said
 
 
 def test_a_table_of_one_category_has_no_records_that_count():
-    errors = expected_errors(dirdp.plan(APPROX, one_category()))
-    assert errors["p"].effective_records is None
-    assert errors["p"].grid_weight is None
-    assert errors["q"].effective_records > 0
+    with one_row() as model:
+        pm.Multinomial("one", n=60, p=pm.Dirichlet("q", a=np.ones(1)), observed=[60])
+    errors = expected_errors(dirdp.plan(APPROX, model))
+    assert errors["q"].effective_records is None
+    assert errors["q"].grid_weight is None
+    assert errors["p"].effective_records > 0
+
+
+# Names of axes.
+
+
+def test_axes_have_names_of_their_own():
+    """No dim has the name of a variable of its group, and both outcomes of a Beta are an axis."""
+    assert free_dim_name("hair") == "hair"
+    for taken in ("prior", "noisy_counts", "noisy_counts_0_1"):
+        assert free_dim_name(taken) != taken
+    with pm.Model(coords={"group": ["g", "h"]}) as model:
+        pm.Binomial("wins", n=[3, 4], p=pm.Beta("rate", 1, 1, dims="group"), observed=[1, 2], dims="group")
+    (table,) = dirdp.tables(model)
+    assert cell_dims(table) == ["group", "rate_outcome"]
+
+
+def test_variables_that_share_an_axis_are_divided_again():
+    for labels in (["a", "b and c"], ["a & b", "c and d"], ["x"], [1, 2]):
+        name, axis = joined({"one": labels, "two": ["u", "v"], "three": ["w"]})
+        texts = [str(label) for label in labels]
+        assert divided(name, axis) == [("one", texts), ("two", ["u", "v"]), ("three", ["w"])]
+    # What would be mistaken has no axis, and an axis that is no cross stays one.
+    assert joined({"one": ["a and b & c | d", "e"], "two": ["f", "g"]}) is None
+    assert joined({"one": ["a", "b"]}) == ("one", ["a", "b"])
+    four = ["f and no", "m and no", "f and yes", "m and yes"]
+    for labels in (["f and no", "f and yes", "m and no"], four, ["f", "m"], [1, 2]):
+        assert divided("sex and left", labels) == [("sex and left", labels)]
+    for name in ("sex", "sex and sex"):
+        assert divided(name, four[::2]) == [(name, four[::2])]

@@ -18,18 +18,15 @@ REMOVE = dirdp.mechanisms.DirichletMechanism([1.0, 2.0], 0.1, adjacency="add-rem
 
 
 @pytest.mark.parametrize("mechanism", [FLAT, UNEVEN, REMOVE])
-def test_dp_accounting_evaluates_our_curve(mechanism):
+def test_dp_accounting_evaluates_our_curve_and_composes_it_itself(mechanism):
+    """Each part is handed over alone: what comes out is its own composition, and not a grid of ours."""
     pld = to_dp_accounting(mechanism)
     for epsilon in (0.0, 0.1, 0.3, 1.0):
         assert pld.get_delta_for_epsilon(epsilon) == pytest.approx(mechanism.delta(epsilon), rel=1e-6, abs=1e-12)
     assert pld.get_epsilon_for_delta(1e-5) == pytest.approx(mechanism.epsilon(1e-5), rel=1e-6)
-
-
-def test_dp_accounting_composes_the_parts_itself():
-    """Each part is handed over alone: what comes out is its own composition, and not a grid of ours."""
-    pld, alone = to_dp_accounting(Composition(((UNEVEN, 3),)), step=1e-3), to_dp_accounting(UNEVEN, step=1e-3)
+    both, alone = (to_dp_accounting(one, step=1e-3) for one in (Composition(((mechanism, 3),)), mechanism))
     for epsilon in (0.0, 0.2, 1.0):
-        assert pld.get_delta_for_epsilon(epsilon) == alone.self_compose(3).get_delta_for_epsilon(epsilon)
+        assert both.get_delta_for_epsilon(epsilon) == alone.self_compose(3).get_delta_for_epsilon(epsilon)
 
 
 def test_a_release_is_read_from_what_it_says_of_itself():

@@ -1,22 +1,28 @@
-"""Noisy tables as observed variables: verbs of PyMC and ArviZ on private models, and the moments of what is drawn."""
+"""Noisy tables as observed variables: verbs of PyMC and ArviZ, what is drawn, and their log-probability."""
 
 import copy
-import math
 
 import arviz as az
 import cloudpickle
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
 import pytest
 from pymc.model.transform.optimization import freeze_dims_and_data
+from pytensor.gradient import NullTypeGradError
+from pytensor.link.numba.dispatch.basic import numba_funcify_and_cache_key
 from scipy.special import expit, logsumexp
 from scipy.stats import binom
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.inference.joint_rows import JointRows
+from pymc_dirdp.inference.noisy_rows import NoisyRows
 from pymc_dirdp.models.graph import PLAIN
+from pymc_dirdp.releases.counts_logp import RowsLogp, rows_logp
 from pymc_dirdp.releases.opened import open_release
 
-PURE, DRAWS = dirdp.PureDP(epsilon=1.0), 3000
+PURE, DRAWS = dirdp.PureDP(epsilon=1.0), 500
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
 
 
@@ -55,23 +61,19 @@ KINDS = {
 }
 
 
-def same(one, other, mode=PLAIN):
-    """Whether two forms of a model have the same log-probability."""
-    point = one.initial_point()
-    expected = float(one.compile_logp(mode=PLAIN)(point))
-    return float(other.compile_logp(mode=mode)(point)) == pytest.approx(expected, rel=1e-12)
+def private_of(kind):
+    make, said = KINDS[kind]
+    return dirdp.private_model(PURE, make(), random_seed=1, **said)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["private number", "numbers of people", "joint noise"])
-def test_verbs_of_pymc_and_arviz(kind):
+def test_verbs_of_pymc_and_arviz():
     """Verbs of the table in docs/any_model.md."""
-    make, said = KINDS[kind]
-    model = dirdp.private_model(PURE, make(), random_seed=1, **said)
+    model = private_of("numbers of people")
     (observed,) = [rv.name for rv in model.observed_RVs]
     options = {"progressbar": False, "random_seed": 1}
     with model:
-        idata = pm.sample(100, tune=100, chains=2, cores=1, compute_convergence_checks=False, **options)
+        idata = pm.sample(20, tune=20, chains=2, cores=1, compute_convergence_checks=False, **options)
         idata.update(pm.sample_posterior_predictive(idata, **options))
         pm.compute_log_likelihood(idata, progressbar=False)
         pm.compute_log_prior(idata, progressbar=False)
@@ -84,89 +86,64 @@ def test_verbs_of_pymc_and_arviz(kind):
     assert idata.posterior_predictive[observed].dtype == np.int64
     assert prior.prior_predictive[observed].shape[2:] == shape
     assert az.loo(idata, var_name=observed) is not None
-    for other in (freeze_dims_and_data(model), copy.deepcopy(model), cloudpickle.loads(cloudpickle.dumps(model))):
-        assert same(model, other)
-    assert same(model, model, "NUMBA")
     function = model.logp_dlogp_function(ravel_inputs=True)
     function.set_extra_values({})
     again = cloudpickle.loads(cloudpickle.dumps(function))
     point = pm.blocking.DictToArrayBijection.map(model.initial_point())
     for this, that in zip(function(point), again(point), strict=True):
         np.testing.assert_array_equal(this, that)
-    values = {"e": np.full(model["e"].shape.eval(), 0.3)}
-    known, seen = pm.do(model, values), pm.observe(model, values)
-    assert "e" not in {rv.name for rv in known.free_RVs}
-    assert pm.draw(known[observed], mode=PLAIN).shape == shape
+
+
+@pytest.mark.parametrize("kind", ["private number", "numbers of people", "joint noise"])
+def test_copies_and_other_forms_have_the_same_log_probability(kind):
+    model = private_of(kind)
+    at = model.initial_point()
+    expected = model.compile_logp(mode=PLAIN)(at)
+    for other in (freeze_dims_and_data(model), copy.deepcopy(model), cloudpickle.loads(cloudpickle.dumps(model))):
+        assert other.compile_logp(mode=PLAIN)(at) == pytest.approx(expected, rel=1e-12)
+    seen = pm.observe(model, {"e": np.full(model["e"].shape.eval(), 0.3)})
     assert np.isfinite(seen.compile_logp(mode=PLAIN)(seen.initial_point()))
     for formatting in ("plain", "latex"):
         assert any(name in model.str_repr(formatting=formatting) for name in ("Noisy", "JointCounts"))
 
 
-def fixed(kind, **values):
-    """Draws of the noisy table at these parameters, and the parts of the plan."""
-    make, said = KINDS[kind]
-    private = dirdp.private_model(PURE, make(), random_seed=1, **said)
-    parts = open_release(dirdp.releases.release_of(private)).plan.parts
+# In two of the tables with joint noise, all have the same answer.
+EFFECT, LEVEL = np.array([0.3, -1.2, 2.0, 0.0]), np.array([40.0, -40.0, 0.3])
+SHARES, EXPECTED, CASES = np.array([0.1, 0.2, 0.3, 0.4]), np.array([10.0, 20, 30, 40]), 10 * np.exp(0.1 * np.arange(6))
+P, LEVELS = (np.stack([1 - expit(logits), expit(logits)], axis=1) for logits in (EFFECT, LEVEL))
+# The parameters of each kind, the mean of its counts given the totals, and their variance without the noise.
+MOMENTS = {
+    "public rows": ({"e": EFFECT}, lambda n: (n * P, n * P * (1 - P))),
+    "private covariates": (
+        {"e": EFFECT, "y_shares": SHARES},
+        lambda n: (120 * SHARES[:, None] * P, 120 * SHARES[:, None] * P * (1 - SHARES[:, None] * P)),
+    ),
+    "private number": ({"e": EFFECT, "y_expected": EXPECTED}, lambda n: (EXPECTED[:, None] * P,) * 2),
+    "numbers of people": ({"e": 10.0, "s": 0.1}, lambda n: (CASES, CASES + CASES**2 / 3)),
+    "joint noise": ({"e": LEVEL}, lambda n: (80 * LEVELS, 80 * LEVELS * (1 - LEVELS))),
+}
+
+
+@pytest.mark.parametrize("kind", MOMENTS)
+def test_moments_are_those_of_the_counts_and_the_noise(kind):
+    """Within five standard errors: the mean of each cell, and the variance in units of what it should be."""
+    values, moments = MOMENTS[kind]
+    private = private_of(kind)
     (rv,) = private.observed_RVs
-    return pm.draw(pm.do(private, values)[rv.name], DRAWS, random_seed=1, mode=PLAIN), parts
-
-
-def assert_moments(drawn, mean, variance):
-    """Mean and variance of each cell within five standard errors; the noise has longer tails than a normal one."""
-    n, off = len(drawn), drawn - mean
-    assert (np.abs(off.mean(axis=0)) < 5 * np.sqrt(variance / n)).all()
-    error = np.sqrt(((off**2 - variance) ** 2).mean(axis=0) / n)
-    assert (np.abs((off**2).mean(axis=0) - variance) < 5 * error).all()
-
-
-EFFECT = np.array([0.3, -1.2, 2.0, 0.0])
-P = np.stack([1 - expit(EFFECT), expit(EFFECT)], axis=1)
-
-
-def test_moments_of_rows_with_public_totals():
-    drawn, (part,) = fixed("public rows", e=EFFECT)
-    n = np.array(part.totals, dtype=float)[:, None]
-    assert_moments(drawn, n * P, n * P * (1 - P) + part.mechanism.noise_sd**2)
-
-
-def test_moments_of_private_covariates():
-    shares = np.array([0.1, 0.2, 0.3, 0.4])
-    drawn, (part,) = fixed("private covariates", e=EFFECT, y_shares=shares)
-    p = shares[:, None] * P
-    assert_moments(drawn.reshape(DRAWS, 4, 2), 120 * p, 120 * p * (1 - p) + part.mechanism.noise_sd**2)
-    # The noise adds up to 0, and so is correlated.
-    assert (drawn.sum(axis=(1, 2) if drawn.ndim == 3 else 1) == 120).all()
-    first, last = drawn.reshape(DRAWS, -1)[:, [0, 7]].T
-    expected = -120 * p[0, 0] * p[3, 1] - part.mechanism.noise_sd**2 / 7
-    assert np.cov(first, last)[0, 1] == pytest.approx(expected, abs=5 * first.std() * last.std() / np.sqrt(DRAWS))
-
-
-def test_moments_of_a_private_number():
-    expected = np.array([10.0, 20.0, 30.0, 40.0])
-    drawn, (part,) = fixed("private number", e=EFFECT, y_expected=expected)
-    mu = expected[:, None] * P
-    assert_moments(drawn, mu, mu + part.mechanism.noise_sd**2)
-
-
-def test_moments_of_numbers_of_people():
-    drawn, (part,) = fixed("numbers of people", e=10.0, s=0.1)
-    mu = 10 * np.exp(0.1 * np.arange(6.0))
-    assert_moments(drawn, mu, mu + mu**2 / 3 + part.mechanism.noise_sd**2)
-
-
-def test_moments_of_joint_noise():
-    """All tables share one radius, so the sizes of their noises depend on each other; each adds up to 0."""
-    level = np.array([0.3, -1.2, 2.0])
-    drawn, parts = fixed("joint noise", e=level)
-    p = np.stack([1 - expit(level), expit(level)], axis=1).ravel()
-    assert (drawn.reshape(-1, 3, 2).sum(axis=2) == 80).all()
-    assert_moments(drawn, 80 * p, 80 * p * (1 - p) + parts[0].mechanism.noise_sd ** 2)
-    noise = parts[0].mechanism.noisy_marginals[0].noise.draw((DRAWS, 1, 6), np.random.default_rng(2)).reshape(-1, 3, 2)
-    many = np.random.default_rng(3).binomial(80, p[1::2], size=(DRAWS, 3)) + noise[..., 1]
-    quantiles = [0.05, 0.25, 0.5, 0.75, 0.95]
-    spread, other = (np.abs(x - 80 * p[1::2]).sum(axis=1) for x in (drawn[:, 1::2], many))
-    np.testing.assert_allclose(np.quantile(spread, quantiles), np.quantile(other, quantiles), atol=4.0)
-    assert math.isclose(np.corrcoef(spread, other)[0, 1], 0.0, abs_tol=0.1)
+    part = open_release(dirdp.releases.release_of(private)).plan.parts[0]
+    mean, variance = moments(np.array(part.totals, dtype=float)[:, None] if kind == "public rows" else None)
+    variance = variance + part.mechanism.noise_sd**2
+    drawn = pm.draw(pm.do(private, values)[rv.name], DRAWS, random_seed=1, mode=PLAIN).reshape(DRAWS, *mean.shape)
+    off = (drawn - mean) / np.sqrt(variance)
+    assert (np.abs(off.mean(axis=0)) < 5 / np.sqrt(DRAWS)).all()
+    squares = (off**2).reshape(DRAWS, -1).mean(axis=1)
+    assert abs(squares.mean() - 1) < 5 * squares.std() / np.sqrt(DRAWS) < 0.3
+    if kind == "private covariates":
+        assert (drawn.sum(axis=(1, 2)) == 120).all()
+    if kind == "joint noise":
+        # All tables share one radius, so the sizes of their noises depend on each other; each adds up to 0.
+        assert (drawn.sum(axis=2) == 80).all()
+        assert np.corrcoef(np.abs(off[:, :2, 0].T))[0, 1] > 5 / np.sqrt(DRAWS)
 
 
 def test_other_noisy_counts_have_a_likelihood_of_their_own():
@@ -186,15 +163,14 @@ def test_other_noisy_counts_have_a_likelihood_of_their_own():
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "reads"),
     [
-        {"public": ["region", "age"]},
-        {"public": ["region"], "levels": {"age": 2}},
-        {"levels": {"region": 3, "age": 2}},
-        {"levels": {"region": 3, "age": 2}, "adjacency": "add-remove"},
+        ({"public": ["region", "age"]}, ("age",)),
+        ({"public": ["region"], "levels": {"age": 2}}, ()),
+        ({"levels": {"region": 3, "age": 2}}, ("age",)),
+        ({"levels": {"region": 3, "age": 2}, "adjacency": "add-remove"}, ()),
     ],
 )
-@pytest.mark.parametrize("reads", [("age",), ()])
 def test_a_model_without_a_covariate_has_the_likelihood_of_the_same_release(said, reads):
     rng = np.random.default_rng(4)
     codes = {"region": rng.integers(3, size=150), "age": rng.integers(2, size=150)}
@@ -225,3 +201,49 @@ def test_a_model_without_a_covariate_has_the_likelihood_of_the_same_release(said
     logp = [one.compile_logp(vars=one.observed_RVs, mode=PLAIN)(at) for one, at in ((smaller, point), (private, whole))]
     assert logp[0] == pytest.approx(logp[1])
     assert np.isfinite(logp[0])
+
+
+# The log-probability as an operation of PyTensor.
+
+NOISY, NOISE = np.array([[3.0, -1.0, 6.0], [2.0, 2.0, 1.0]]), np.array([0.0, 0.5, 0.0])
+TOTALS, LOGS = np.array([8, 5]), np.log([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
+
+
+def term(logs, totals=TOTALS):
+    return rows_logp(NoisyRows, logs, NOISY, NOISE, np.empty((0, 0, 0)), totals)
+
+
+@pytest.mark.parametrize("totals", [TOTALS, np.empty(0, dtype=np.int64)], ids=["public", "private"])
+def test_python_and_numba_give_the_same_bits(totals):
+    logs = pt.dmatrix("logs")
+    value = term(logs, totals)
+    outputs = [value, pytensor.grad(value.sum(), logs)]
+    python, numba = (pytensor.function([logs], outputs, mode=mode)(LOGS) for mode in ("FAST_COMPILE", "NUMBA"))
+    for this, that in zip(python, numba, strict=True):
+        np.testing.assert_array_equal(this, that)
+
+
+@pytest.mark.parametrize("mode", ["FAST_COMPILE", "NUMBA"])
+def test_shapes_are_checked_before_memory_is_read(mode):
+    logs = pt.dmatrix("logs")
+    function = pytensor.function([logs], term(logs), mode=mode)
+    with pytest.raises(ValueError, match="as many weights of cells as noisy counts"):
+        function(LOGS[:, :2])
+
+
+def test_no_second_derivative():
+    logs = pt.dmatrix("logs")
+    gradient = pytensor.grad(term(logs).sum(), logs)
+    with pytest.raises(NullTypeGradError, match="no second derivatives"):
+        pytensor.grad(gradient.sum(), logs)
+
+
+def test_what_was_compiled_is_known_by_its_kind_alone():
+    """Equal operations have equal keys, which do not change from one process to the next, and other kinds others."""
+    keys = []
+    for kind, arrays in ((NoisyRows, (np.empty((0, 0, 0)), TOTALS)), (NoisyRows, (np.empty((0, 0, 0)), TOTALS + 1))):
+        node = RowsLogp(kind).make_node(LOGS, NOISY, NOISE, *arrays)
+        keys.append(numba_funcify_and_cache_key(node.op, node=node)[1])
+    assert keys[0] == keys[1] is not None
+    assert RowsLogp(NoisyRows) == RowsLogp(NoisyRows)
+    assert RowsLogp(NoisyRows) != RowsLogp(JointRows)

@@ -1,5 +1,6 @@
 """What a report says in words: how much odds rise, and when it gives advice."""
 
+import contextlib
 import math
 import re
 
@@ -10,18 +11,13 @@ from scipy import stats
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet, noises
-from pymc_dirdp.planning.draw_error import draw_share_error, smallest_share
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.privacy.odds import Odds
-from tests.planned import planned_sample
+from tests.planned import one_row, planned_sample
 from tests.releases.wide_records import CATEGORIES, RECORDS
 
-TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+TARGET, PURE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6), dirdp.PureDP(epsilon=1.0)
 NOISES = noises(public_totals=True).values()
-
-
-def words(plan):
-    return words_of(str(dirdp.report(plan, full=True)))
 
 
 def words_of(text):
@@ -29,10 +25,7 @@ def words_of(text):
 
 
 def survey(n_records):
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", a=np.ones(3))
-        pm.Multinomial("answers", n=n_records, p=p, observed=[n_records - 10, 7, 3])
-    return model
+    return one_row([n_records - 10, 7, 3])
 
 
 @pytest.mark.parametrize(
@@ -63,44 +56,18 @@ def test_noise_is_advised_where_it_is_better_by_a_quarter_and_not_where_it_is_ab
         tried = [noise.for_guarantee(TARGET, prior=np.ones((1, 3))) for noise in NOISES]
         own, *others = (estimate_error(one, np.ones((1, 3)), n_records).kl for one in (plan.parts[0].mechanism, *tried))
         marginals.append(own / min(others))
-        assert ("smaller expected KL" in words(plan)) == (marginals[-1] > 1.25)
+        assert ("smaller expected KL" in words_of(str(dirdp.report(plan, full=True)))) == (marginals[-1] > 1.25)
     assert any(1.05 < marginal < 1.25 for marginal in marginals)
     assert any(1.25 < marginal < 1.4 for marginal in marginals)
-
-
-@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
-def test_the_expected_error_comes_first_and_says_whose_it_is(mechanism):
-    """Oracle: the root mean square over simulated surveys is in the tests of both errors; here they are told apart."""
-    model = survey(400)
-    plan = dirdp.plan(TARGET, model, mechanism=mechanism)
-    (first, lines), *_ = dirdp.report(plan, full=True).sections
-    shown, errors = dict(lines), [text for label, text in lines if label == "expected error"]
-    release = dirdp.sample(plan, model)
-    (part,) = plan.parts
-    assert first == "Expected error, without the data"
-    estimated = float(release["utility"]["share_error"][0])
-    assert errors[0] == f"a share is typically off by {estimated:.2g} (dirdp.estimate)"
-    error = draw_share_error(part.mechanism, np.ones(3), 400)
-    if mechanism == "dirichlet":
-        assert errors[1] == f"a share is typically off by {error:.2g} (the draw)"
-    else:
-        assert error is None
-        assert len(errors) == 1
-    least = smallest_share(part.mechanism, (3,), 400)
-    assert shown["smallest share"].startswith(f"below {least:.2g}, ")
 
 
 @pytest.mark.parametrize("prior", [1e-300, 1e300])
 def test_a_prior_from_a_file_with_which_nothing_can_be_computed_warns_of_nothing(prior, edited):
     """Found by hostile files: the error of estimates, computed for the advice, warned of an overflow."""
     release = dirdp.sample(TARGET, survey(500))
-    try:
-        text = str(
-            dirdp.report(edited(release, (("plan", "tables", 0, "prior"), lambda own: [prior] * len(own))), full=True)
-        )
-    except dirdp.errors.ReleaseError as error:
-        text = str(error)
-    assert text
+    changed = edited(release, (("plan", "tables", 0, "prior"), lambda own: [prior] * len(own)))
+    with contextlib.suppress(dirdp.errors.ReleaseError):
+        assert str(dirdp.report(changed, full=True))
 
 
 def test_tables_of_the_same_people_are_advised_together_and_others_apart():
@@ -136,10 +103,7 @@ def drawn_in(page):
 def test_a_notebook_shows_a_picture_of_the_shares(mechanism):
     """Oracles: the estimate's frame, the Beta quantiles of the prior, and the release."""
     labels = ["black", "<b>", "red", "blond"]
-    with pm.Model(coords={"hair": labels}):
-        p = pm.Dirichlet("p", a=[1.0, 2.0, 3.0, 4.0], dims="hair")
-        pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
-        release = dirdp.sample(TARGET, mechanism=mechanism)
+    release = dirdp.sample(TARGET, one_row([108, 286, 71, 127], [1, 2, 3, 4], labels), mechanism=mechanism)
     page = dirdp.report(release)._repr_html_()
     prior, posterior, means, ticks = drawn_in(page)
     frame = dirdp.estimate(release).frame()
@@ -154,16 +118,18 @@ def test_a_notebook_shows_a_picture_of_the_shares(mechanism):
     assert "<b>" not in page
 
 
+def shows_a_picture(found):
+    return "<svg" in found._repr_html_().partition("<details>")[0]  # The groups of a tree have icons.
+
+
 def test_no_picture_where_nothing_can_be_inferred_or_read():
     model = survey(592)
-    assert "<svg" in dirdp.report(dirdp.sample(TARGET, model))._repr_html_()
-    for report in (
-        dirdp.report(dirdp.plan(TARGET, model)),
-        dirdp.report(dirdp.sample(TARGET, model), full=True),
-        # The output does not say how many records there are.
-        dirdp.report(dirdp.sample(TARGET, model, adjacency="add-remove", n_records=592)),
-    ):
-        assert "<svg" not in report._repr_html_()
+    noisy = dirdp.sample(PURE, model, mechanism="geometric")
+    assert shows_a_picture(dirdp.report(noisy))
+    assert not shows_a_picture(dirdp.report(noisy, full=True))
+    assert not shows_a_picture(dirdp.report(dirdp.plan(PURE, model, mechanism="geometric")))
+    # The output does not say how many records there are.
+    assert not shows_a_picture(dirdp.report(dirdp.sample(TARGET, model, adjacency="add-remove", n_records=592)))
 
 
 def test_a_notebook_shows_a_release_of_any_number_of_records_at_once(monkeypatch):
@@ -173,50 +139,33 @@ def test_a_notebook_shows_a_release_of_any_number_of_records_at_once(monkeypatch
         with pm.Model() as model:
             p = pm.Dirichlet("p", [[1.0, 2, 1], [1, 1, 3]])
             pm.Multinomial("x", n=n, p=p, observed=[[n - 10, 7, 3], [n - 20, 9, 11]])
-        return page_of(dirdp.sample(dirdp.RenyiDP(order=2, epsilon=1e-4), model, contribution=1))
+        return dirdp.sample(dirdp.RenyiDP(order=2, epsilon=1e-4), model, contribution=1)
 
-    def page_of(release):
-        return release._repr_html_().partition("<details>")[0]  # The groups have icons.
-
-    assert "<svg" in rows_of(100)
-    assert "<svg" in page_of(dirdp.sample(TARGET, survey(10**9)))
+    assert shows_a_picture(rows_of(100))
+    assert shows_a_picture(dirdp.sample(TARGET, survey(10**9)))
     monkeypatch.setattr("pymc_dirdp.releases.report.inferences", lambda *_, **__: pytest.fail("It takes minutes."))
-    page = rows_of(10**8)
-    assert "<svg" not in page
-    assert "protects" in page
+    many = rows_of(10**8)
+    assert not shows_a_picture(many)
+    assert "protects" in many._repr_html_()
 
 
-def test_a_ledger_has_a_report_also_if_it_is_empty():
-    """What is left is what the limit allows."""
-    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.0))
-    for full, left in ((False, "left 1 (epsilon)"), (True, "epsilon 0 of 1 spent, 1 left")):
-        assert left in words_of(str(dirdp.report(ledger, full=full)))
-    ledger.spend(dirdp.PureDP(epsilon=0.25), what="hair")
-    for full, left in ((False, "left 0.75 (epsilon)"), (True, "epsilon 0.25 of 1 spent, 0.75 left")):
-        assert left in words_of(str(dirdp.report(ledger, full=full)))
-    published, entry = dict(dirdp.report(ledger, full=True).sections)["Entries"]
-    assert entry == ("entry 1", f"hair (0.25-differential privacy, {ledger.entries()[0].recorded[:10]})")
-    assert published == ("published", entry[1])
-
-
-@pytest.mark.parametrize("full", [False, True])
-def test_a_bandit_and_its_transcript_have_one_report(full):
-    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
+def test_a_bandit_and_its_transcript_have_one_report():
+    bandit = dirdp.ThompsonSampler(["a", "b"], PURE)
     for _ in range(40):
         bandit.update(bandit.select(), 1)
-    assert str(dirdp.report(bandit, full=full)) == str(dirdp.report(bandit.transcript(), full=full))
-    assert "1-D" in words_of(str(dirdp.report(bandit))) or "1-differential" in words_of(str(dirdp.report(bandit)))
+    for full in (False, True):
+        assert str(dirdp.report(bandit, full=full)) == str(dirdp.report(bandit.transcript(), full=full))
+    assert re.search("1-D|1-differential", words_of(str(dirdp.report(bandit))))
 
 
 def seeded(kind):
     if kind in ("bandit", "transcript"):
-        bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0), random_seed=1)
+        bandit = dirdp.ThompsonSampler(["a", "b"], PURE, random_seed=1)
         bandit.update(["a"] * 200, [1] * 200)
         return bandit.transcript() if kind == "transcript" else bandit
-    guarantee = dirdp.PureDP(epsilon=1.0)
     if kind == "release":
-        return dirdp.sample(guarantee, survey(100), mechanism="geometric", random_seed=1)
-    return dirdp.sample(guarantee, dirdp.latent_class(RECORDS, categories=CATEGORIES), random_seed=1)
+        return dirdp.sample(PURE, survey(100), mechanism="geometric", random_seed=1)
+    return dirdp.sample(PURE, dirdp.latent_class(RECORDS, categories=CATEGORIES), random_seed=1)
 
 
 @pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
@@ -227,6 +176,4 @@ def test_what_does_not_verify_states_no_guarantee_whatever_it_is(kind):
     for full in (False, True):
         text = words_of(str(dirdp.report(found, full=full)))
         assert "drawn with a seed" in text
-        assert "1-differential privacy" not in text
-        assert "nobody can tell" not in text
-        assert "protects" not in text
+        assert not re.search("1-differential privacy|nobody can tell|protects", text)

@@ -8,7 +8,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.errors import ArgumentError, ReleaseError, UnsupportedModelError
 from pymc_dirdp.mechanisms import ZeroSumGeometricMechanism
 from tests.planned import planned_sample
 
@@ -27,39 +27,32 @@ def survey():
     return built
 
 
-def released(**options):
-    return planned_sample(PURE, survey(), mechanism="geometric", **options)
-
-
 def noisy(release):
     return release["mechanism/p"]["noisy_counts"].values
 
 
 @pytest.mark.parametrize("options", [{"unit": "person"}, {"contribution": 2}, {"contribution": 1}], ids=str)
 def test_noisy_counts_add_up_to_public_numbers_of_records(options):
-    release = released(**options)
+    release = planned_sample(PURE, survey(), mechanism="geometric", **options)
     assert release["mechanism/p"].attrs["mechanism"] == "ZeroSumGeometricMechanism"
     assert noisy(release).sum() == 12
     if "unit" in options:
         np.testing.assert_array_equal(noisy(release).sum(axis=1), [6, 6])
     assert dirdp.verify(release)
     assert "add up to the number of records" in " ".join(str(dirdp.report(release, full=True)).split())
+    # Huge noise is rounded, count by count, so the sum of the doubles is another one.
+    assert dirdp.verify(planned_sample(dirdp.PureDP(epsilon=1e-18), survey(), mechanism="geometric", **options))
 
 
 @pytest.mark.parametrize("options", PRIVATE, ids=str)
-def test_noise_does_not_add_up_where_the_number_is_private(options):
-    assert len({noisy(released(**options)).sum() for _ in range(6)}) > 1
-    # Nor is such noise compared with others, or taken by auto.
-    for mechanism in ("geometric", "auto"):
-        (part,) = dirdp.plan(PURE, survey(), mechanism=mechanism, **options).parts
-        assert type(part.mechanism).__name__ == "GeometricMechanism"
-
-
-@pytest.mark.parametrize("options", PRIVATE, ids=str)
-def test_a_plan_that_would_publish_a_private_number_is_refused(options, tmp_path, text_of_facts):
+def test_noise_does_not_add_up_where_the_number_is_private(options, tmp_path, text_of_facts):
     """Found by review before it was released: the sum of the noisy counts is then the number itself."""
     chosen = dirdp.plan(PURE, survey(), mechanism="geometric", **options)
+    assert len({noisy(dirdp.sample(chosen, survey())).sum() for _ in range(6)}) > 1
     (part,) = chosen.parts
+    # Nor is such noise compared with others, or taken by auto.
+    for plan in (chosen, dirdp.plan(PURE, survey(), mechanism="auto", **options)):
+        assert type(plan.parts[0].mechanism).__name__ == "GeometricMechanism"
     adds = part.mechanism.contribution
     if options.get("adjacency") == "add-remove":
         with pytest.raises(ArgumentError, match="replace-one"):
@@ -75,43 +68,42 @@ def test_a_plan_that_would_publish_a_private_number_is_refused(options, tmp_path
         dirdp.load(tmp_path / "plan.json")
 
 
-def test_huge_noise_is_rounded_and_still_adds_up():
-    """Each noisy count is rounded to a double, so the sum of the doubles is another one."""
-    assert dirdp.verify(dirdp.sample(dirdp.PureDP(epsilon=1e-18), survey(), mechanism="geometric", contribution=2))
+def test_totals_of_rows_that_codes_decide_are_no_public_numbers():
+    """Found by review: at most two records of a person in each row were taken for two, always.
 
-
-def windows():
-    """Two likelihoods see overlapping rows, and people's codes choose the row of a record."""
+    Two likelihoods see overlapping rows, and people's codes choose the row of a record.
+    """
     codes = np.array([0, 1, 0, 1, 1, 0])
-    with pm.Model() as built:
+    with pm.Model() as windows:
         p = pm.Dirichlet("p", np.ones((3, 2)))
         for k in (0, 1):
             pm.Categorical(f"x{k}", p=p[k : k + 2][codes], observed=codes[::-1])
-    return built
-
-
-def test_totals_of_rows_that_codes_decide_are_no_public_numbers():
-    """Found by review: at most two records of a person in each row were taken for two, always."""
-    options = {"mechanism": "geometric", "contribution": 2}
-    chosen = dirdp.plan(PURE, windows(), **options)
+    chosen = dirdp.plan(PURE, windows, mechanism="geometric", contribution=2)
     (part,) = chosen.parts
     assert part.totals == ()
     assert chosen.privacy_unit.public_axes("p") == ()
     assert part.mechanism.published_totals(np.ones((3, 2))) == [(pytest.approx([0, 1, 2]), 6)]
-    sums = {tuple(noisy(dirdp.sample(chosen, windows())).sum(axis=1)) for _ in range(6)}
+    sums = {tuple(noisy(dirdp.sample(chosen, windows)).sum(axis=1)) for _ in range(6)}
     assert len(sums) > 1
     assert {sum(one) for one in sums} == {12}
 
 
-def share(n=1000):
+# A share of a public number of records loses less.
+
+
+@pytest.fixture(scope="module")
+def share():
     with pm.Model() as built:
-        p = pm.Beta("p", 1, 1)
-        pm.Binomial("x", n=n, p=p, observed=300)
+        pm.Binomial("x", n=1000, p=pm.Beta("p", 1, 1), observed=300)
     return built
 
 
-def test_a_share_of_a_public_number_of_records_loses_less(tmp_path):
-    chosen = dirdp.plan(APPROX, share())
+@pytest.fixture(scope="module")
+def chosen(share):
+    return dirdp.plan(APPROX, share)
+
+
+def test_a_share_of_a_public_number_of_records_loses_less(share, chosen, tmp_path):
     (part,) = chosen.parts
     assert part.mechanism.n_records == part.n_records == 1000
     # Found before the curve of a public number of records: r = 0.2784.
@@ -119,37 +111,33 @@ def test_a_share_of_a_public_number_of_records_loses_less(tmp_path):
     dirdp.save(chosen, tmp_path / "plan.json")
     again = dirdp.load(tmp_path / "plan.json")
     assert (again, again.digest) == (chosen, chosen.digest)
-    release = dirdp.sample(again, share())
-    dirdp.save(release, tmp_path / "release.json")
-    verification = dirdp.verify(dirdp.load(tmp_path / "release.json"))
+    dirdp.save(dirdp.sample(again, share), tmp_path / "release.json")
+    verification = dirdp.verify(tmp_path / "release.json")
     assert verification
     assert any("1000 records in 'p'" in sentence for sentence in verification.assumptions)
-    assert dirdp.estimate(release)
+    assert dirdp.estimate(tmp_path / "release.json")
 
 
 @pytest.mark.parametrize("number", [999, 1001, 10**9])
-def test_curves_that_rest_on_another_number_of_records_are_refused(number, edited):
+def test_curves_that_rest_on_another_number_of_records_are_refused(share, chosen, number, edited):
     """A smaller number of records, or a table of another size, is another guarantee."""
-    release = dirdp.sample(APPROX, share())
     place = ("plan", "tables", 0, "parameters", "public_records")
     with pytest.raises(ReleaseError, match="differs from that of the plan"):
-        dirdp.verify(edited(release, (place, number)))
-    chosen = dirdp.plan(APPROX, share())
+        dirdp.verify(edited(dirdp.sample(chosen, share), (place, number)))
     (part,) = chosen.parts
     other = replace(part, mechanism=replace(part.mechanism, n_records=number))
     with pytest.raises(ArgumentError, match="differs from that of the plan"):
         replace(chosen, parts=(other,))
     # The same number in both places is the plan of a data set of this size.
     both = replace(chosen, parts=(replace(other, n_records=number),))
-    with pytest.raises(dirdp.errors.UnsupportedModelError, match="number of records"):
-        dirdp.sample(both, share())
+    with pytest.raises(UnsupportedModelError, match="number of records"):
+        dirdp.sample(both, share)
 
 
-def test_curves_without_the_number_are_those_of_any_number(edited):
-    release = dirdp.sample(APPROX, share())
+def test_curves_without_the_number_are_those_of_any_number(share, chosen, edited):
     place = ("plan", "tables", 0, "parameters")
-    forged = edited(release, (place, lambda facts: {name: facts[name] for name in facts if name != "public_records"}))
-    verification = dirdp.verify(forged)
+    without = (place, lambda facts: {name: facts[name] for name in facts if name != "public_records"})
+    verification = dirdp.verify(edited(dirdp.sample(chosen, share), without))
     # The draw keeps less of a guarantee for any number of records.
     assert not verification
     assert 1.1 < verification.recomputed.epsilon < 1.2
@@ -159,7 +147,6 @@ def test_a_person_with_at_most_so_many_records_leaves_the_number_private():
     with pm.Model(coords={"person": range(6), "time": range(2)}) as built:
         p = pm.Beta("p", 1, 1)
         pm.Bernoulli("x", p=p, observed=np.arange(12).reshape(6, 2) % 2, dims=("person", "time"))
-    (part,) = dirdp.plan(APPROX, built, unit="person", contribution=3, n_records=12).parts
-    assert part.mechanism.n_records is None
-    (part,) = dirdp.plan(APPROX, built, unit="person").parts
-    assert part.mechanism.n_records == 12
+    for options, number in (({"contribution": 3, "n_records": 12}, None), ({}, 12)):
+        (part,) = dirdp.plan(APPROX, built, unit="person", **options).parts
+        assert part.mechanism.n_records == number
