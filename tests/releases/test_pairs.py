@@ -96,12 +96,15 @@ def test_a_plan_is_for_its_own_model_and_has_no_options_of_tables(model):
     network = dirdp.bayesian_network(RECORDS, {"a": [], "b": ["a"]}, categories=CATEGORIES)
     others = [
         dirdp.latent_class(made_up(901), categories=CATEGORIES),
+        dirdp.latent_class(RECORDS, categories={name: CATEGORIES[name] for name in ("b", "a", "c", "one")}),
         dirdp.latent_class(RECORDS, categories=CATEGORIES | {"one": ["only", "more"]}),
         network,
     ]
     for own, other in [*((plan, other) for other in others), (dirdp.plan(TARGET, network), model)]:
         with pytest.raises(ArgumentError, match=r"plan|another model"):
             dirdp.sample(own, other)
+    with pytest.raises(ArgumentError, match="adjacency"):
+        dirdp.sample(plan, model, adjacency="add-remove")
     options = ({"released_draws": 2}, {"mechanism": "geometric"}, {"weights": {"a": 1}}, {"sampler": "fast"})
     for option in options:
         with pytest.raises(ArgumentError, match=next(iter(option))):
