@@ -112,7 +112,7 @@ def test_a_formula_with_a_few_numbers_comes_along():
         pm.Deterministic("entropy", -(p * pt.log(p)).sum(axis=-1))
         # With three numbers or entries for each cell, and with one more.
         for n in (12, 13):
-            pm.Deterministic(f"{n} entries", sum(p[0, 0] for _ in range(n)))
+            pm.Deterministic(f"{n} entries", pt.add(*(p[0, 0] for _ in range(n))))
     assert beside(dirdp.sample(PURE, model, mechanism="geometric")) == (
         {"kappa", "entropy", "12 entries"},
         ["13 entries"],
