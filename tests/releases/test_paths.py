@@ -48,7 +48,7 @@ def picture(ax):
 
 
 VERBS = {
-    "verify": ("hair", lambda r: str(dirdp.verify(r))),
+    "verify": ("hair", lambda r: (bool(dirdp.verify(r)), dirdp.verify(r).recomputed)),
     "report": ("hair", lambda r: str(dirdp.report(r))),
     "statement": ("hair", lambda r: dirdp.statement(r).to_json()),
     "estimate": ("hair", lambda r: str(dirdp.estimate(r))),
