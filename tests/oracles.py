@@ -161,12 +161,14 @@ def neighbours(table, adjacency):
 
 
 def drawn_p_value(drawn, tables, probabilities):
-    """The p-value of drawn tables, given all tables and the probability of each; rare ones are taken together."""
+    """The p-value of drawn tables, given all tables and the probability of each; neighbours in the list are pooled."""
     place = {tuple(map(int, np.ravel(table))): i for i, table in enumerate(tables)}
     seen = np.bincount([place[tuple(map(int, np.ravel(one)))] for one in drawn], minlength=len(tables))
     expected = np.asarray(probabilities) * len(drawn)
-    rare = expected < 10
-    seen, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, expected))
+    if np.any(seen[expected == 0]):
+        return 0.0
+    group = (np.cumsum(expected) // 10).astype(int)
+    seen, expected = (np.bincount(group, weights=values) for values in (seen, expected))
     likely = expected > 0
     return chi2.sf(np.sum((seen - expected)[likely] ** 2 / expected[likely]), likely.sum() - 1)
 

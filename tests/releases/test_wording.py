@@ -48,11 +48,11 @@ def test_a_seed_and_a_second_release_without_a_ledger_warn():
     kinds, said = warned(released, model, random_seed=1, ignored=RepeatedReleaseWarning)
     assert kinds == [SeededReleaseWarning]
     assert "not private" in said
-    # Only the second of many, and none that a ledger records.
+    # Only the second without a seed of many, and none that a ledger records.
     of_all = [warned(released, model, ignored=SeededReleaseWarning) for _ in range(3)]
     of_all.append(warned(released, model, ledger=dirdp.Ledger(dirdp.PureDP(epsilon=5))))
-    assert [kinds for kinds, _ in of_all] == [[RepeatedReleaseWarning], [], [], []]
-    assert "ledger=" in of_all[0][1]
+    assert [kinds for kinds, _ in of_all] == [[], [RepeatedReleaseWarning], [], []]
+    assert "ledger=" in of_all[1][1]
 
 
 def test_labels_in_the_order_of_their_counts_warn_the_curator():
@@ -72,7 +72,7 @@ def test_labels_in_the_order_of_their_counts_warn_the_curator():
         assert ("'p' descend along the dim 'answer'" in said) == descends
         assert not set("0123456789") & set(said), "no number of the data"
     for second, descends in (([2, 6], True), ([2, 8], False)):
-        counts = [[5, 4], second, [3, 4], [0, 1]]
+        counts = 5 * np.array([[5, 4], second, [3, 4], [0, 1]])
         with pm.Model(coords={"place": list("dacb"), "answer": ["no", "yes"]}) as model:
             p = pm.Dirichlet("p", a=np.ones((4, 2)), dims=("place", "answer"))
             pm.Multinomial("answers", n=np.sum(counts, axis=1), p=p, observed=counts)
