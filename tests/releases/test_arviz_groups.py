@@ -97,6 +97,7 @@ def test_groups_have_the_axes_of_what_was_published_and_the_likelihood_of_each_d
     logp = pytensor.function([p], dirdp.release_logp(release, p), mode=PLAIN)
     said = found["log_likelihood"]["p"]
     assert said.dims[2:] == {"rows": ("region",), "least": ("region",), "rows that add up": ("question",)}.get(kind, ())
+    assert found.attrs["log_likelihood_unit"].startswith("p: a row" if said.dims[2:] else "p: the table")
     for one, logs in zip(shares[:4], said.values[0], strict=False):
         assert logs.sum() == pytest.approx(float(logp(one)), abs=1e-8)
 

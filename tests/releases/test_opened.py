@@ -17,6 +17,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.releases.opened import open_release
+from pymc_dirdp.releases.saving import load
 from pymc_dirdp.texts.files import write_text
 from tests.planned import one_row, planned_sample
 
@@ -94,17 +95,17 @@ def test_a_file_that_is_packed_or_long_is_read_no_further_than_it_may_be(tmp_pat
     content, text = packed.read_bytes(), plain.read_bytes()
     assert gzip.decompress(content) == text
     for path in (packed, plain):
-        assert dirdp.load(path, max_bytes=len(text)) == dirdp.load(path) == plan
+        assert load(path, max_bytes=len(text)) == load(path) == plan
         with pytest.raises(ReleaseError, match=f"longer than max_bytes={len(text) - 1}"):
-            dirdp.load(path, max_bytes=len(text) - 1)
+            load(path, max_bytes=len(text) - 1)
     flipped = content[:3] + b"\xff" + content[4:40]
     for damaged in (b"", content[:20], content[:-12], content[:-20], flipped, content[:30] + b"\0" * 30):
         packed.write_bytes(damaged)
         with pytest.raises(ReleaseError, match=r"not a (gzip file|text of pymc_dirdp).* damaged"):
-            dirdp.load(packed)
+            load(packed)
     packed.write_bytes(gzip.compress(bytes(10**8)))
     with pytest.raises(ReleaseError, match="longer than max_bytes=1000000"):
-        dirdp.load(packed, max_bytes=10**6)
+        load(packed, max_bytes=10**6)
 
 
 @pytest.mark.parametrize("value", [b"[]", b'{"a":[]}', b'""'])
@@ -115,7 +116,7 @@ def test_a_small_file_cannot_fill_the_memory(tmp_path, value):
     tracemalloc.start()
     try:
         with pytest.raises(ReleaseError, match=r"more values than a text of this size\..* larger max_bytes="):
-            dirdp.load(path, max_bytes=most)
+            load(path, max_bytes=most)
         assert tracemalloc.get_traced_memory()[1] < 5 * most
     finally:
         tracemalloc.stop()
