@@ -4,9 +4,7 @@ import gzip
 import os
 import re
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 
 import numpy as np
 import pymc as pm
@@ -18,7 +16,6 @@ from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.releases.opened import open_release
 from pymc_dirdp.releases.saving import load
-from pymc_dirdp.texts.files import write_text
 from tests.planned import one_row, planned_sample
 
 APPROX, RENYI = dirdp.ApproxDP(epsilon=1.0, delta=1e-6), dirdp.RenyiDP(order=3.0, epsilon=0.3)
@@ -208,26 +205,6 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_else(two, tmp_path
         with pytest.raises(OSError, match="exists" if there and not overwrite else "no space left"):
             dirdp.save(two[0], path, overwrite=overwrite)
     assert files_in(tmp_path) == before
-
-
-def test_of_threads_that_write_one_name_the_first_wins(tmp_path):
-    """What a file holds is what the only one wrote whose call came back."""
-    path, gate = tmp_path / "r.json", Barrier(8)
-
-    def write(number):
-        gate.wait()
-        try:
-            write_text(f"{number}" * 100_000, path, overwrite=False)
-        except FileExistsError:
-            return None
-        return number
-
-    for _ in range(3):
-        path.unlink(missing_ok=True)
-        with ThreadPoolExecutor(8) as pool:
-            winners = [number for number in pool.map(write, range(8)) if number is not None]
-        assert len(winners) == 1
-        assert files_in(tmp_path) == {"r.json": (f"{winners[0]}" * 100_000).encode()}
 
 
 def test_a_link_to_nothing_is_a_file_of_this_name(two, tmp_path):

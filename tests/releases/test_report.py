@@ -149,15 +149,6 @@ def test_a_notebook_shows_a_release_of_any_number_of_records_at_once(monkeypatch
     assert "protects" in many._repr_html_()
 
 
-def test_a_bandit_and_its_transcript_have_one_report():
-    bandit = dirdp.ThompsonSampler(["a", "b"], PURE)
-    for _ in range(40):
-        bandit.update(bandit.select(), 1)
-    for full in (False, True):
-        assert str(dirdp.report(bandit, full=full)) == str(dirdp.report(bandit.transcript(), full=full))
-    assert re.search("1-D|1-differential", words_of(str(dirdp.report(bandit))))
-
-
 def seeded(kind):
     if kind in ("bandit", "transcript"):
         bandit = dirdp.ThompsonSampler(["a", "b"], PURE, random_seed=1)
