@@ -9,16 +9,17 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
 from scipy.integrate import quad
-from scipy.special import expit, gammaln, log_expit, log_ndtr, logsumexp
+from scipy.special import expit, log_expit, log_ndtr, logsumexp
 from scipy.stats import binom, norm, poisson
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
+from pymc_dirdp.models.answers import Answers
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.models.person_effects import normal_rule
 from pymc_dirdp.releases.model_tables import counting_of, read_model
 from pymc_dirdp.releases.opened import open_release
-from tests.oracles import tables_of
+from tests.releases.any_models import sum_over_tables
 
 PURE = dirdp.PureDP(epsilon=1.0)
 ANSWERS = np.array([[0, 1], [1, 1], [0, 0], [1, 1], [1, 0]])
@@ -61,12 +62,8 @@ def nearby(private, seed=3):
 def by_hand(private, p, totals):
     """The sum over all tables whose rows have these totals, with the probabilities of the cells of each row."""
     part, noisy = part_of(private)
-    logs = []
-    for rows in itertools.product(*(list(tables_of((len(own),), n)) for n, own in zip(totals, p, strict=True))):
-        x = np.array(rows)
-        chance = (gammaln(x.sum(axis=1) + 1) + (x * np.log(p) - gammaln(x + 1)).sum(axis=1)).sum()
-        logs.append(chance + part.mechanism.log_likelihood(noisy, x.reshape(part.table.shape)))
-    return logsumexp(logs)
+    rows = zip(p, totals, noisy.reshape(np.shape(p)), strict=True)
+    return sum(sum_over_tables(weights, n, z, part.mechanism.noise.log_pmf) for weights, n, z in rows)
 
 
 def combinations(mean, sd, difficulty=DIFFICULTY, probability=expit):
@@ -201,6 +198,13 @@ def test_answers_of_other_kinds_without_an_effect():
     p = [math.prod(OF_KINDS[range(3), own]) for own in itertools.product((0, 1), (0, 1, 2), (0, 1))]
     value, _ = likelihood(private)(nearby(private))
     assert value == pytest.approx(by_hand(private, np.array([p]), [4]), rel=1e-10)
+
+
+def test_a_value_that_is_possible_at_some_point_is_an_answer():
+    never, sometimes = np.array([[[0.0, -np.inf, -np.inf]]]), np.array([[[0.0, -np.inf, -1.0]]])
+    answers = Answers.from_logs("y", [never, sometimes])
+    assert answers.values_by_question[0].tolist() == [0, 2]
+    assert answers.labels(np.array([-2, 0, 5])) == ("-2", "5")
 
 
 def test_numbers_of_successes_of_a_person():

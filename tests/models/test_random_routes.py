@@ -65,23 +65,19 @@ SHAPES = {
     "one code for a row": lambda data, d: one(share("a", K, d=d)[data["cx"]][:, None]),
     "stacked": lambda data, d: one(pt.stack([share("a", d=d), share("b", d=d)])),
     "a table for each person": lambda data, d: one(pt.stack([share(name, d=d) for name in "abc"])[:, None]),
-    "a part": lambda data, d: one(share("a", 4, d=d)[1 : 1 + NY]),
     "a part in reverse": lambda data, d: one(share("a", NX + 1, d=d)[:0:-1][:, None]),
-    "an entry": lambda data, d: one(share("a", 4, d=d)[2]),
     "entries apart": lambda data, d: {"one": ((a := share("a", 3, d=d))[0], "x"), "two": (a[2], "x")},
     "entries that meet": lambda data, d: {"one": ((a := share("a", 3, d=d))[:2], "xy"), "two": (a[1], "x")},
     "a table and a part": lambda data, d: {"one": (a := share("a", NX, NY, d=d), "xy"), "two": (a[:, 1], "x")},
     "switched": lambda data, d: one(pt.switch(beside(data["bx"], d), (a := share("a", 2, d=d))[0], a[1]), "x"),
     "switched tables": lambda data, d: one(pt.switch(beside(data["bxy"], d), share("a", NY, d=d), share("b", NY, d=d))),
     "transposed": transposed,
-    "reshaped": lambda data, d: one(share("a", NY * NZ, d=d).reshape((NY, NZ, *([] if d is None else [d]))), "xyz"),
     "codes of two arrays": codes_of_two_arrays,
     "rows and codes": lambda data, d: {"one": ((a := share("a", K, d=d))[data["cx"]], "x"), "two": (a[::-1], "xk")},
     "the rest": lambda data, d: {
         "one": (1 - (a := share("a", NY, d=d)) if d is None else (a := share("a", NY, d=d))[:, ::-1], "xy"),
         "two": (a, "xy"),
     },
-    "in reverse": lambda data, d: one(share("a", NX, d=d)[::-1][:, None]),
 }
 CODES = {"cx": "x", "bx": "x", "bxy": "xy"}
 LENGTHS = {"x": NX, "y": NY, "z": NZ, "k": K}

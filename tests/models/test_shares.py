@@ -14,9 +14,7 @@ from scipy.sparse import csr_matrix
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import UnsupportedModelError
-from pymc_dirdp.models.cells import CellMap, Codes, Numbering, UnreadableError
-from pymc_dirdp.models.graph import compile_plain
-from pymc_dirdp.models.shares import read_index_map
+from pymc_dirdp.models.cells import Numbering, UnreadableError
 from tests.planned import counts_of
 
 from .small import CODES, YES, N, beta, built, simplex
@@ -289,84 +287,14 @@ def test_rows_of_single_precision():
     assert counts_of(model)["p"].tolist() == np.diag(np.bincount(CODES))[:, ::-1].tolist()
 
 
-# Random formulas, against their values for codes of other lengths
-
-
-def another_step(node, x, other, rng):
-    """A formula with one step more, or the same one where it has not the axes for it."""
-    ndim = node.type.ndim
-    axis, place = int(rng.integers(max(ndim, 1))), int(rng.integers(-2, 2))
-    before, along = (slice(None),) * axis, ["x"] * axis + [0] + ["x"] * (ndim - 1 - axis)
-    # The number of axes that each needs.
-    steps = [
-        *[(1, lambda: node[(*before, x)])] * 4,
-        (1, lambda: node[(*before, slice(None, None, -1))]),
-        (1, lambda: node[(*before, place)]),
-        (1, lambda: node[(*before, slice(0, 2))]),
-        (1, lambda: pt.roll(node, 1, axis=axis)),
-        (1, lambda: pt.switch(pt.eq(x, 1).dimshuffle(*along), node, 1 - node)),
-        (0, lambda: node.dimshuffle(rng.permutation(ndim).tolist())),
-        (0, lambda: pt.stack([node, node, 1 - (1 - node)], axis=axis)),
-        (0, lambda: pt.exp(pt.log(node))),
-        (2, lambda: node[x, other]),
-    ]
-    least, step = steps[rng.integers(len(steps))]
-    return step() if ndim >= least else node
-
-
-def random_formula(rng):
-    """A formula of up to four steps, which may or may not be a share, its variables and its codes."""
-    p, q = pt.tensor3("p", shape=(2, 3, 4)), pt.matrix("q", shape=(3, 2))
-    codes = [pt.lvector(f"x{k}") for k in range(3)]
-    node = [p, q, p[:, :, 1:3], pt.concatenate([p[0, :, :2], q], axis=0)][rng.integers(4)]
-    for _ in range(rng.integers(1, 5)):
-        node = another_step(node, *(codes[k] for k in rng.integers(3, size=2)), rng)
-    return node, [p, q], codes
-
-
-def predicted(map_, shares, codes, shape):
-    """The values of a tensor by its index map, entry by entry."""
-    found = np.empty(shape)
-    for place in np.ndindex(shape):
-        where = []
-        for axis in map_.axes:
-            if isinstance(axis, Codes):
-                at = [0 if k is None else place[k] for k in axis.on]
-                entry = codes[axis.index][tuple(at)]
-                where.append(int(bool(entry)) if axis.truth else int(entry))
-            else:
-                where.append(place[axis])
-        found[place] = shares[map_.cells[tuple(where)]]
-    return found
-
-
-def test_random_formulas_are_read_as_what_they_are_or_refused():
-    """Oracle: their values, evaluated by PyTensor for codes of a length that the reader never saw."""
-    rng, read, refused = np.random.default_rng(12), 0, 0
-    numbering = Numbering(("p", "q"), ((2, 3, 4), (3, 2)))
-    for _ in range(110):
-        node, variables, codes = random_formula(rng)
-        maps = {}
-        for variable in variables:
-            cells = numbering.of_table(variable.name)
-            maps[variable] = CellMap(cells, tuple(range(cells.ndim)), cells.ndim)
-        try:
-            map_ = read_index_map(node, maps, numbering)
-        except UnreadableError:
-            refused += 1
-            continue
-        read += 1
-        rows = [rng.dirichlet(np.ones(4), (2, 3)), rng.dirichlet(np.ones(2), 3)]
-        shares = np.concatenate([row.ravel() for row in rows])
-        indices = {axis.index: None for axis in map_.codes}
-        outputs = compile_plain([*variables, *codes], [node, *indices])
-        for length in (5, 2):
-            given = [rng.integers(0, 2, length) for _ in codes]
-            try:
-                value, *found = outputs(*rows, *given)
-            except ValueError:
-                # Such as a condition along an axis that has a length of its own.
-                continue
-            by_index = dict(zip(indices, found, strict=True))
-            np.testing.assert_allclose(value, predicted(map_, shares, by_index, value.shape), 1e-12)
-    assert min(read, refused) > 25
+def test_cells_are_numbered_table_after_table():
+    numbering = Numbering(("p", "q"), ((2, 3), (2, 2)))
+    p, q = map(numbering.of_table, numbering.names)
+    assert (p.tolist(), q.tolist()) == ([[0, 1, 2], [3, 4, 5]], [[6, 7], [8, 9]])
+    assert numbering.ranges() == [("p", 0, 6), ("q", 6, 10)]
+    assert numbering.names_in(q) == ["q"]
+    assert numbering.row_of(np.arange(10)).tolist() == [0, 0, 0, 3, 3, 3, 6, 6, 8, 8]
+    assert numbering.others(q).tolist() == [[7, 6], [9, 8]]
+    assert [numbering.are_rows(cells) for cells in (p[:, ::-1], q[::-1], q.T, p[:, :2])] == [True, True, False, False]
+    with pytest.raises(UnreadableError, match="1 minus one of several shares"):
+        numbering.others(p)

@@ -20,6 +20,8 @@ from pymc_dirdp.models.refusals import REFUSALS
 from pymc_dirdp.models.tables import root_model
 from tests.planned import read_people
 
+from . import small
+
 RNG = np.random.default_rng(11)
 PEOPLE, ITEMS, TIMES, LEVELS = 40, 5, 3, 3
 ANSWERS = RNG.integers(0, LEVELS, (PEOPLE, ITEMS))
@@ -32,6 +34,11 @@ WORDS = RNG.multinomial(6, np.full(LEVELS, 1 / LEVELS), PEOPLE)
 LENGTHS = RNG.integers(3, 30, PEOPLE)
 TEXTS = np.array([RNG.multinomial(n, np.full(LEVELS, 1 / LEVELS)) for n in LENGTHS])
 HAIR = np.array([108, 286, 71, 127])
+
+
+# The dims of all models, and their lengths.
+LENGTHS_OF_DIMS = {"person": PEOPLE, "item": ITEMS, "time": TIMES, "document": PEOPLE, "word": LEVELS, "hair": 4}
+LENGTHS_OF_DIMS |= {"department": 3, "town": 4, "habit": 3, "k": LEVELS, "hospital": 8, "patient": 5}
 
 
 class Animal(NamedTuple):
@@ -78,11 +85,6 @@ def says(key, text):
     return all(re.search(".*".join(map(re.escape, part)), text) for part in parts)
 
 
-def labels(**lengths):
-    """Dims of the model that is being built."""
-    pm.modelcontext(None).add_coords({dim: [f"{dim} {i}" for i in range(n)] for dim, n in lengths.items()})
-
-
 def flat(*shape, name="p", dims=None):
     return pm.Dirichlet(name, np.ones(shape), dims=dims)
 
@@ -96,7 +98,6 @@ def flat(*shape, name="p", dims=None):
 @is_refused("pass contribution=1 instead of unit=", unit="trial")
 @is_refused("unit=0 is not an axis of any observation", unit=0)
 def hair_colours():
-    labels(hair=4)
     pm.Multinomial("students", n=592, p=flat(4, dims="hair"), observed=HAIR, dims="hair")
 
 
@@ -106,7 +107,6 @@ def hair_colours():
 @is_read("record", {"rate": (1, "own")}, {"rate": 2436}, public=["admitted"])
 @is_refused("changes nothing", "in any rows", contribution=2, public=["admitted"])
 def admissions():
-    labels(department=3)
     rate = pm.Beta("rate", 1, 1, dims="department")
     pm.Binomial("admitted", n=[933, 585, 918], p=rate, observed=[601, 370, 322], dims="department")
 
@@ -175,7 +175,6 @@ def words_of_topics():
 @is_read("person", {"p": (3,)}, unit="person", contribution=3)
 @is_refused("public", "'answer'", public=["answer"])
 def one_question():
-    labels(person=PEOPLE)
     pm.Categorical("answer", p=flat(LEVELS), observed=CODES, dims="person")
 
 
@@ -199,7 +198,6 @@ def survey_of_rows():
 @is_read("person | record", {"p": (1,), "q": (1,), "r": (1,)}, unit="person", disjoint=[["a", "b"], ["c"]])
 @is_read("record", {"p": (1,), "q": (1,), "r": (1,)})
 def two_surveys():
-    labels(person=PEOPLE)
     pm.Categorical("a", p=flat(LEVELS, name="p"), observed=CODES, dims="person")
     pm.Categorical("b", p=flat(LEVELS, name="q"), observed=CODES[::-1], dims="person")
     pm.Categorical("c", p=flat(LEVELS, name="r"), observed=ANSWERS[:, 0])
@@ -213,7 +211,6 @@ def two_surveys():
 @is_read("person, time", {"theta": (1, "each")}, unit=("person", "time"))
 @is_read("at most 15 records", {"theta": (15, "any")}, contribution=15)
 def items_over_time():
-    labels(person=PEOPLE, item=ITEMS, time=TIMES)
     theta = flat(ITEMS, LEVELS, name="theta")
     pm.Categorical("visits", p=theta[:, None], observed=VISITS, dims=("person", "item", "time"))
 
@@ -222,7 +219,6 @@ def items_over_time():
 @is_read("person", {"b": (10,)}, {"b": 400}, unit="person", relation="both")
 @is_read("record", {"b": (1,)}, {"b": 400}, contribution=1)
 def tosses_of_each_person():
-    labels(person=PEOPLE)
     pm.Binomial("heads", n=10, p=pm.Beta("b", 1, 1), observed=CODES, dims="person")
 
 
@@ -230,7 +226,6 @@ def tosses_of_each_person():
 @is_read("person", {"b": (10, "own")}, {"b": 400}, unit="person")
 @is_refused("are the units of unit='person'", unit="person", relation="add-remove")
 def a_rate_for_each_person():
-    labels(person=PEOPLE)
     pm.Binomial("heads", n=10, p=pm.Beta("b", 1, 1, dims="person"), observed=CODES, dims="person")
 
 
@@ -248,9 +243,8 @@ def a_rate_for_each_person():
 @is_refused("changes nothing", "determines the number of records of no row", contribution=1, public=["words"])
 @is_read("record", {"topic": (1,)}, {"topic": LENGTHS.sum()}, contribution=1)
 def documents_of_other_lengths():
-    labels(document=PEOPLE, word=LEVELS)
-    topic = flat(LEVELS, name="topic", dims="word")
-    pm.Multinomial("words", n=LENGTHS, p=topic, observed=TEXTS, dims=("document", "word"))
+    p = flat(LEVELS, name="topic", dims="word")
+    pm.Multinomial("words", n=LENGTHS, p=p, observed=TEXTS, dims=("document", "word"))
 
 
 @is_refused("has a number for each person. Write a single number", unit="document", relation="add-remove")
@@ -258,7 +252,6 @@ def documents_of_other_lengths():
 @is_read("document", {"topic": (7,)}, unit="document", contribution=7, relation="add-remove")
 def documents_of_one_length_by_chance():
     """That the lengths agree is data under add-remove: another document may have another length."""
-    labels(document=PEOPLE, word=LEVELS)
     topic = flat(LEVELS, name="topic", dims="word")
     pm.Multinomial("words", n=np.full(PEOPLE, 6), p=topic, observed=WORDS, dims=("document", "word"))
 
@@ -371,9 +364,7 @@ SMOKERS = np.array([[12, 30, 8], [20, 15, 15], [9, 31, 10], [40, 5, 5]])
 
 @is_refused("Pass contribution=m, which makes it private, and n_records=", unit="town", relation="add-remove")
 def funnel_of_towns():
-    labels(town=4, habit=3)
-    smokes = flat(4, 3, name="smokes_p")
-    pm.Multinomial("smokes", n=50, p=smokes, observed=SMOKERS, dims=("town", "habit"))
+    pm.Multinomial("smokes", n=50, p=flat(4, 3, name="smokes_p"), observed=SMOKERS, dims=("town", "habit"))
     pm.Binomial("quit", n=SMOKERS[:, 1], p=pm.Beta("quit_p", 1, 1), observed=SMOKERS[:, 1] // 2, dims="town")
 
 
@@ -465,7 +456,6 @@ def integrated_documents():
 @is_refused("shape of the release", relation="add-remove", unit="person", key="row of each person")
 def integrated_people():
     """Finding 13: the shape and the labels of the release said who takes part."""
-    labels(person=PEOPLE, k=LEVELS)
     one_hot = np.eye(LEVELS, dtype=int)[CODES]
     pm.DirichletMultinomial("y", n=1, a=np.ones(LEVELS), observed=one_hot, dims=("person", "k"))
 
@@ -473,14 +463,13 @@ def integrated_people():
 # Nested and crossed people
 
 
-@is_asked("'infected' has 8 x 5 observations", 'unit="person"')
-@is_read("hospital, person", {"rate": (1, "own")}, {"rate": 40}, unit=("hospital", "person"), relation="both")
-@is_read("person", {"rate": (1, "each")}, unit="person")
+@is_asked("'infected' has 8 x 5 observations", 'unit="patient"')
+@is_read("hospital, patient", {"rate": (1, "own")}, {"rate": 40}, unit=("hospital", "patient"), relation="both")
+@is_read("patient", {"rate": (1, "each")}, unit="patient")
 @is_read("hospital", {"rate": (5, "own")}, unit="hospital")
 def hospitals_and_people():
-    labels(hospital=8, person=5)
     rate = pm.Beta("rate", 1, 1, dims="hospital")
-    pm.Bernoulli("infected", p=rate[:, None], observed=YES.reshape(8, 5), dims=("hospital", "person"))
+    pm.Bernoulli("infected", p=rate[:, None], observed=YES.reshape(8, 5), dims=("hospital", "patient"))
 
 
 # One table with two likelihoods
@@ -500,7 +489,6 @@ def one_table_two_waves():
 @is_refused("used twice")
 def rows_by_position_and_by_codes():
     """One record in each of 5 rows, and one more in any row: six anywhere."""
-    labels(person=PEOPLE, item=ITEMS)
     theta = flat(ITEMS, LEVELS, name="theta")
     pm.Categorical("all", p=theta, observed=ANSWERS, dims=("person", "item"))
     pm.Categorical("more", p=theta[GROUP], observed=CODES, dims="person")
@@ -510,7 +498,6 @@ def rows_by_position_and_by_codes():
 @is_refused("but not of 'b'", "Give 'b' the dim.", unit="person")
 def a_survey_and_trials_of_others():
     """No line says unit= and contribution= at once, and no groups are offered that leave a question open."""
-    labels(person=PEOPLE)
     pm.Bernoulli("a", p=pm.Beta("pa", 1, 1), observed=YES, dims="person")
     pm.Binomial("b", n=10, p=pm.Beta("pb", 1, 1), observed=CODES)
 
@@ -518,7 +505,6 @@ def a_survey_and_trials_of_others():
 @is_refused("unit=0 is the dim 'person' of 'a' and 'item' of 'b'", unit=0)
 @is_refused("unit=('item', 'town') names axes that no single observation has", unit=("item", "town"))
 def axes_with_two_names():
-    labels(person=PEOPLE, item=ITEMS, town=4)
     pm.Categorical("a", p=flat(LEVELS, name="pa"), observed=CODES, dims="person")
     pm.Categorical("b", p=flat(ITEMS, LEVELS, name="pb")[:, None], observed=ANSWERS.T, dims=("item", "person"))
     pm.Bernoulli("c", p=pm.Beta("pc", 1, 1), observed=YES[:4], dims="town")
@@ -527,7 +513,6 @@ def axes_with_two_names():
 @is_read("record", {"p": (1,)})
 @is_refused("a prior that depends on the number of observations", relation="add-remove", key="prior of a length")
 def a_prior_by_the_number_of_people():
-    labels(person=PEOPLE)
     p = pm.Dirichlet("p", np.ones(LEVELS) / pm.modelcontext(None).dim_lengths["person"])
     pm.Categorical("y", p=p, observed=CODES, dims="person")
 
@@ -584,7 +569,6 @@ def arms_by_codes():
 @is_refused("along which 'y' has its records", relation="add-remove", key="labels of people")
 @is_refused("has a row for each entry of a dim", relation="add-remove", unit="person")
 def one_of_the_rows_with_the_labels_of_people():
-    labels(person=PEOPLE)
     pm.Bernoulli("y", p=pm.Beta("b", 1, 1, dims="person")[0], observed=YES, dims="person")
 
 
@@ -680,9 +664,8 @@ def a_prior_of_codes():
 @functools.cache
 def built(build):
     """Each model once: nothing here changes it."""
-    with pm.Model() as model:
-        build()
-    return root_model(model)
+    coords = {dim: [f"{dim} {i}" for i in range(n)] for dim, n in LENGTHS_OF_DIMS.items()}
+    return root_model(small.built(build, coords=coords))
 
 
 def each(*, read):
