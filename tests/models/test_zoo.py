@@ -38,7 +38,7 @@ HAIR = np.array([108, 286, 71, 127])
 
 # The dims of all models, and their lengths.
 LENGTHS_OF_DIMS = {"person": PEOPLE, "item": ITEMS, "time": TIMES, "document": PEOPLE, "word": LEVELS, "hair": 4}
-LENGTHS_OF_DIMS |= {"department": 3, "town": 4, "habit": 3, "k": LEVELS, "hospital": 8, "patient": 5}
+LENGTHS_OF_DIMS |= {"department": 3, "town": 4, "street": 4, "habit": 3, "k": LEVELS, "hospital": 8, "patient": 5}
 
 
 class Animal(NamedTuple):
@@ -508,6 +508,13 @@ def axes_with_two_names():
     pm.Categorical("a", p=flat(LEVELS, name="pa"), observed=CODES, dims="person")
     pm.Categorical("b", p=flat(ITEMS, LEVELS, name="pb")[:, None], observed=ANSWERS.T, dims=("item", "person"))
     pm.Bernoulli("c", p=pm.Beta("pc", 1, 1), observed=YES[:4], dims="town")
+
+
+@is_read("town, street", {"p": (2, "any")}, unit=("town", "street"))
+def rows_that_follow_one_axis_here_and_another_there():
+    p, answers = flat(4, 2), YES[:16].reshape(4, 4)
+    pm.Categorical("by_town", p=p[:, None], observed=answers, dims=("town", "street"))
+    pm.Categorical("by_street", p=p, observed=1 - answers, dims=("town", "street"))
 
 
 @is_read("record", {"p": (1,)})
