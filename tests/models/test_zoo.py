@@ -38,7 +38,7 @@ HAIR = np.array([108, 286, 71, 127])
 
 # The dims of all models, and their lengths.
 LENGTHS_OF_DIMS = {"person": PEOPLE, "item": ITEMS, "time": TIMES, "document": PEOPLE, "word": LEVELS, "hair": 4}
-LENGTHS_OF_DIMS |= {"department": 3, "town": 4, "street": 4, "habit": 3, "k": LEVELS, "hospital": 8, "patient": 5}
+LENGTHS_OF_DIMS |= {"department": 3, "town": 4, "street": 4, "habit": 3, "level": LEVELS, "hospital": 8, "patient": 5}
 
 
 class Animal(NamedTuple):
@@ -405,7 +405,7 @@ for called, of_two in FUNNELS.items():
 
 @is_read("record", {"p": (1,), "q": (1, "any")}, {"p": 592, "q": 592})
 def counts_by_hand_as_naive_bayes_has_them():
-    pm.Multinomial("hair", n=592, p=flat(4), observed=HAIR)
+    pm.Multinomial("colour", n=592, p=flat(4), observed=HAIR)
     pm.Binomial("tall", n=HAIR, p=pm.Beta("q", 1, 1, shape=4), observed=[8, 86, 71, 0])
 
 
@@ -457,7 +457,7 @@ def integrated_documents():
 def integrated_people():
     """Finding 13: the shape and the labels of the release said who takes part."""
     one_hot = np.eye(LEVELS, dtype=int)[CODES]
-    pm.DirichletMultinomial("y", n=1, a=np.ones(LEVELS), observed=one_hot, dims=("person", "k"))
+    pm.DirichletMultinomial("y", n=1, a=np.ones(LEVELS), observed=one_hot, dims=("person", "level"))
 
 
 # Nested and crossed people
