@@ -1,4 +1,4 @@
-"""A model of one table, releases by a plan, with all options that a plan has, and the counts of a model."""
+"""Releases by a plan, with all options that a plan has, what is read of a model, and models that are released often."""
 
 import numpy as np
 import pymc as pm
@@ -38,3 +38,33 @@ def read_people(model, adjacency="replace-one", **said):
     """The tables of a model and whose records they hold, by what a user says."""
     nothing = {"unit": None, "contribution": None, "public": (), "disjoint": None}
     return tables_and_people(root_model(model), unit_options(**nothing | said, adjacency=adjacency))
+
+
+# Models that many tests plan and release.
+
+HAIR = (108, 286, 71, 127)  # Snee (1974)
+
+
+def hair_model(counts=HAIR, n=None, *, prior=None, labels=("black", "brown", "red", "blond"), **data):
+    """The colours of hair of 592 students, or other counts."""
+    with pm.Model(coords={"hair": labels[: len(counts)]}) as model:
+        p = pm.Dirichlet("p", a=np.ones(len(counts)) if prior is None else prior, dims="hair")
+        pm.Multinomial("students", n=sum(counts) if n is None else n, p=p, observed=counts, **data)
+    return model
+
+
+def two_tables():
+    """A table of two rows, and a rate, of the same fifty people."""
+    with pm.Model(coords={"hair": ["black", "brown", "red"], "where": ["here", "there"]}) as model:
+        p = pm.Dirichlet("p", a=np.ones((2, 3)), dims=("where", "hair"))
+        pm.Multinomial("x", n=[30, 20], p=p, observed=[[20, 6, 4], [10, 5, 5]])
+        pm.Binomial("z", n=50, p=pm.Beta("rate", 1, 1), observed=5)
+    return model
+
+
+def three_questions():
+    """Forty people, each with an answer to three questions."""
+    with pm.Model(coords={"person": range(40), "item": ["a", "b", "c"], "yes": [0, 1]}) as model:
+        p = pm.Dirichlet("p", a=np.ones((3, 2)), dims=("item", "yes"))
+        pm.Categorical("answer", p=p, observed=np.zeros((40, 3), int), dims=("person", "item"))
+    return model

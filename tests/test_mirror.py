@@ -17,7 +17,7 @@ FOLDERS = {
 TESTED_BY = {
     "curator/observed.py": ("curator/test_diagnostics.py", "log-likelihoods of PyMC, and data like the observed ones"),
     "mechanisms/audit_distributions.py": ("privacy/test_finite_distributions.py", "draws and noise, against masses"),
-    "models/outcome_kinds.py": ("releases/test_private_model.py", "thirty-five models, and what is refused"),
+    "models/outcome_kinds.py": ("releases/test_private_model.py", "models that are accepted, and what is refused"),
     "models/outcomes.py": ("releases/test_private_model.py", "outcomes by rows against sums over all tables"),
     "models/without_data.py": ("releases/test_private_model.py", "what is left in a copy of a model"),
     "papers/accuracy.py": ("planning/test_draw_error.py", "printed bounds beside exact tails"),

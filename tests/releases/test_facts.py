@@ -10,16 +10,15 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.releases.facts import _implied
-from tests.planned import planned_sample
+from tests.planned import hair_model, planned_sample, three_questions
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
 
-def survey(name="p", labels=("black", "brown", "red", "blond"), alpha=1.0):
-    with pm.Model(coords={"hair": list(labels)}) as model:
-        p = pm.Dirichlet(name, np.full(len(labels), alpha), dims="hair")
-        counts = [108, 286, 71, 127][: len(labels)]
-        pm.Multinomial(f"n {name}", n=sum(counts), p=p, observed=counts)
+def hostile_names():
+    with pm.Model(coords={"hair": ["p|`<b>", "x" * 200]}) as model:
+        p = pm.Dirichlet("名" * 70, np.ones(2), dims="hair")
+        pm.Multinomial("名" * 71, n=394, p=p, observed=[108, 286])
     return model
 
 
@@ -31,28 +30,19 @@ def network(n_features):
     return dirdp.naive_bayes(records, rng.choice(["u", "v"], 300), categories=categories)
 
 
-def people():
-    with pm.Model(coords={"person": range(40), "question": ["a", "b", "c"]}) as model:
-        p = pm.Beta("p", 1, 1, dims="question")
-        answers = np.random.default_rng(2).integers(0, 2, (40, 3))
-        pm.Bernoulli("answers", p=p, observed=answers, dims=("person", "question"))
-    return model
-
-
 def columns(line):
     return sum(1 + (east_asian_width(sign) in "WF") for sign in line)
 
 
 CASES = {
-    "draw": (survey, TARGET, {}),
-    "geometric": (survey, TARGET, {"mechanism": "geometric"}),
-    "private number": (survey, TARGET, {"adjacency": "add-remove", "n_records": 600}),
-    "several draws": (survey, dirdp.TruncatedCDP(rho=0.1, omega=20), {"released_draws": 3}),
-    "RDP at order 1": (survey, dirdp.RenyiDP(order=1, epsilon=0.5), {}),
-    "hostile names": (lambda: survey("名" * 70, ["p|`<b>", "x" * 200]), TARGET, {}),
-    "network": (lambda: network(12), TARGET, {}),
-    "marginals": (lambda: network(3), TARGET, {"mechanism": "marginals"}),
-    "unit": (people, TARGET, {"unit": "person"}),
+    "draw": (hair_model, TARGET, {}),
+    "private number": (hair_model, TARGET, {"adjacency": "add-remove", "n_records": 600}),
+    "several draws": (hair_model, dirdp.TruncatedCDP(rho=0.1, omega=20), {"released_draws": 3}),
+    "RDP at order 1": (hair_model, dirdp.RenyiDP(order=1, epsilon=0.5), {}),
+    "hostile names": (hostile_names, TARGET, {}),
+    "network": (lambda: network(12), dirdp.PureDP(epsilon=1.0), {"mechanism": "geometric"}),
+    "marginals": (lambda: network(2), TARGET, {"mechanism": "marginals"}),
+    "unit": (three_questions, TARGET, {"unit": "person", "mechanism": "geometric"}),
 }
 
 
@@ -74,7 +64,7 @@ def test_any_release_and_its_plan_fit_into_15_lines_of_80_columns(case):
 
 
 def test_the_answer_comes_first_and_is_the_draw():
-    release = dirdp.sample(TARGET, survey())
+    release = dirdp.sample(TARGET, hair_model())
     title, first, second, *rest = str(dirdp.report(release)).splitlines()
     assert title == "Private posterior draw of p, (1, 1e-06)-DP"
     drawn = release["posterior"]["p"].values.reshape(-1)
@@ -85,13 +75,13 @@ def test_the_answer_comes_first_and_is_the_draw():
     assert labels == ["better", "protects", "at most", "odds", "implies", "mechanism", "utility", "next"]
 
 
-@pytest.mark.parametrize("options", [{}, {"mechanism": "geometric"}, {"adjacency": "add-remove", "n_records": 600}])
+@pytest.mark.parametrize("options", [{}, {"adjacency": "add-remove", "n_records": 600}])
 def test_every_privacy_number_is_an_upper_bound_of_the_curves(options):
     """Oracle: the curves, asked at the orders and deltas that the report prints."""
-    release = planned_sample(TARGET, survey(), **options)
+    release = planned_sample(TARGET, hair_model(), **options)
     text = str(dirdp.report(release))
     # The exact plan of the release, which verify makes from its text.
-    curves = dirdp.plan(TARGET, survey(), **options).composition
+    curves = dirdp.plan(TARGET, hair_model(), **options).composition
     for epsilon, delta in re.findall(r"epsilon ([\d.]+) at delta ([\de.-]+)", text):
         if float(delta) > 0:
             assert float(epsilon) >= curves.epsilon(float(delta)) * (1 - 1e-2)

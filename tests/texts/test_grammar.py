@@ -20,8 +20,8 @@ from pymc_dirdp.releases.plan_types import Plan
 from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.view import view
 from pymc_dirdp.texts.grammar import digest, parse, to_builtin, to_lines
-from tests.planned import planned_sample
-from tests.releases.test_text import APPROX, KINDS, three_questions, two_tables
+from tests.planned import planned_sample, three_questions, two_tables
+from tests.releases.test_text import APPROX, KINDS
 
 STRANGE = [None, -1, 0, 1, 2, 0.5, True, 10**12, 10**400, 1e-320, 1e300, math.nan, math.inf, "", "1", "x", "\x1b[2J\n"]
 STRANGE += ["9" * 5000, "DirichletMechanism", "GeometricMechanism", "add-remove", "beta", "seed", "fast", "clip", "p"]
