@@ -100,7 +100,7 @@ def items(n=5, outcomes=2):
 
 def test_joint_noise_against_all_tables(tmp_path):
     """Noise that three tables share: the sum over the counts of all of them, which no product over tables is."""
-    n, outcomes, ability = 3, 3, 0.3
+    n, outcomes, ability = 4, 3, 0.3
     private = dirdp.private_model(PURE, items(n, outcomes), mechanism="joint", contribution=2)
     stored = open_release(release_of(private))
     (parts,) = stored.plan.noise_groups

@@ -12,6 +12,8 @@ from scipy.stats import ks_2samp
 import pymc_dirdp as dirdp
 from examples.own_mechanism import BinomialMechanism
 from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.inference.numbers import TooManyNumbersError
+from pymc_dirdp.inference.tables import TablePosterior
 from pymc_dirdp.mechanisms.geometric import ZeroSumGeometric
 from pymc_dirdp.mechanisms.registry import registered
 from pymc_dirdp.releases import view
@@ -149,14 +151,6 @@ def test_noise_that_hides_any_number_of_records_is_refused_before_a_charge():
     assert np.isfinite(drawn["posterior"]["p"]).all()
 
 
-def many_rows(rows=10_000):
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", a=np.ones((rows, 5)))
-        observed = np.random.default_rng(1).multinomial(20, [0.2] * 5, size=rows)
-        pm.Multinomial("x", n=20, p=p, observed=observed)
-    return model
-
-
 class Rough(BinomialMechanism):
     """Noise of which it is not known that its distribution is smooth."""
 
@@ -168,7 +162,6 @@ NOTHING = r"'p' no posterior can be computed .* Check its prior"
     ("build", "mechanism", "match"),
     [
         (lambda: hair_model([10**7, 10**7]), Rough.kind, r"smooth_noise.*'p'"),
-        (many_rows, "geometric", "to draw their posterior"),
         # Draws of such a release, or its estimates, said that it was damaged, once it had been paid for.
         (lambda: hair_model([12, 10, 8], prior=[1e-120] * 3), "geometric", NOTHING),
         (lambda: hair_model([12, 10, 8], prior=[1e17] * 3), "geometric", NOTHING),
@@ -178,6 +171,19 @@ def test_a_table_without_a_posterior_is_refused_before_the_charge(build, mechani
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5))
     with registered(Rough), pytest.raises(ArgumentError, match=match):
         dirdp.sample(TARGET, build(), mechanism=mechanism, ledger=ledger)
+    assert not ledger.entries()
+
+
+def test_a_table_that_takes_too_long_to_draw_from_is_refused_before_the_charge(monkeypatch):
+    """Such as ten thousand rows."""
+
+    def check(_):
+        raise TooManyNumbersError("The output has so little information that exact sums take too long.")
+
+    monkeypatch.setattr(TablePosterior, "check", check)
+    ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5))
+    with pytest.raises(ArgumentError, match=r"loosen the guarantee: 6 cells with .* in 'p' .* to draw their posterior"):
+        dirdp.sample(TARGET, two_rows(), contribution=1, mechanism="geometric", ledger=ledger)
     assert not ledger.entries()
 
 
