@@ -11,6 +11,7 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.releases.opened import open_release, text_of
+from pymc_dirdp.sampling.bits import SOURCES
 from tests.planned import planned_sample, three_questions, two_tables
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -73,6 +74,7 @@ OUTPUTS = {
     "a version that is free text": ("geometric", ("plan", "library_version"), "0.1.0 108, 286, 71, 127"),
     "a version of many digits": ("geometric", ("plan", "library_version"), "1" * 100),
     "a source of bits that is none": ("geometric", ("randomness",), "dice"),
+    "a source of bits of another sampler": ("geometric", ("randomness",), SOURCES["fast"][0]),
     "a reason that is none": ("geometric", ("left_out",), [{"name": "a", "reason": "108, 286", "about": ""}]),
     "no earlier choices in other words": ("draws", ("plan", "after"), []),
     "an earlier choice that is a plan": ("draws", ("plan", "after"), [{"format": "pymc_dirdp plan"}]),
