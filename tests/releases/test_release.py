@@ -154,7 +154,7 @@ def test_a_guarantee_of_any_size_can_be_reported(epsilon):
 
 
 def test_an_error_of_the_data_is_no_free_answer():
-    """At 0.1.0 `min_count=k` with an empty ledger told the smallest cell, and nothing was recorded."""
+    """At 0.1.0 `min_count=k` with an empty ledger showed the smallest cell, and nothing was recorded."""
     ledger = dirdp.Ledger(TARGET)
     with pytest.raises(DataError, match=r"min_count.*The ledger has been charged"):
         planned_sample(TARGET, hair_model(), min_count=72, ledger=ledger)

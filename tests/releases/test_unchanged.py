@@ -1,4 +1,4 @@
-"""Plans and seeded releases hold the numbers that they held before the code was put into rooms.
+"""Plans and seeded releases have the numbers that they had before the code was put into rooms.
 
 The numbers are in `tests/reference/releases.json`. A change of them is a change of what is released, so it has to be
 meant, and the changelog has to say it. `python tests/releases/test_unchanged.py` writes the file again.
