@@ -73,8 +73,9 @@ def probit_without_covariates():
 
 
 def successes_of_groups():
-    mean = pm.Normal("mean")
-    pm.Binomial("y", n=[20, 30, 25], logit_p=pm.Normal("e", mean, 1, shape=3), observed=[3, 9, 20])
+    pm.modelcontext(None).add_coord("group", list("abc"))
+    effect = pm.Normal("effect", pm.Normal("mean"), 1, dims="group")
+    pm.Binomial("y", n=[20, 30, 25], logit_p=effect, observed=[3, 9, 20], dims="group")
 
 
 def log_linear_table():

@@ -123,7 +123,7 @@ def test_each_table_has_its_own_randomness():
     assert np.abs(np.corrcoef(drawn) - np.eye(4)).max() < 5 / math.sqrt(400)
 
 
-@pytest.mark.parametrize(("draws", "epsilon", "warned"), [(20, 1.0, True), (1, 0.1, False), (2, 20.0, False)])
+@pytest.mark.parametrize(("draws", "epsilon", "warned"), [(20, 1.0, True), (1, 0.1, False), (2, 1.0, False)])
 def test_many_draws_that_leave_little_of_each_record_are_warned_of(draws, epsilon, warned):
     """The warning names what to do instead and no private number."""
     with warnings.catch_warnings(record=True) as caught:
