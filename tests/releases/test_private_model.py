@@ -225,7 +225,7 @@ def beta(name="p", **options):
 
 def of_codes(logit, **options):
     """Answers whose logit reads a covariate."""
-    bernoulli(pm.math.invlogit(logit(pm.Data("x", codes(3)))), **options)
+    bernoulli(pt.sigmoid(logit(pm.Data("x", codes(3)))), **options)
 
 
 def trials(p):
@@ -240,12 +240,18 @@ def shares_read(numbers):
 
 def two_of_the_same_people():
     bernoulli(beta(), name="first")
-    bernoulli(pm.math.invlogit(pm.Normal("a") * pm.Data("x", answers(2))))
+    bernoulli(pt.sigmoid(pm.Normal("a") * pm.Data("x", answers(2))))
+
+
+def a_prior_of_some_records():
+    """The array shares its memory with that of the records."""
+    x = pm.Data("x", answers(2))
+    bernoulli(pt.sigmoid(pm.Normal("a", pt.constant(x.get_value(borrow=True)[:3]).mean())), x)
 
 
 def an_effect_of_each_person(code=lambda effect: effect, **dims):
     pm.modelcontext(None).add_coords({"record": range(9)})
-    bernoulli(pm.math.invlogit(code(pm.Normal("u", **(dims or {"shape": 9})))), [0] * 9, **dims)
+    bernoulli(pt.sigmoid(code(pm.Normal("u", **(dims or {"shape": 9})))), [0] * 9, **dims)
 
 
 def single_number(place):
@@ -253,7 +259,7 @@ def single_number(place):
     observed = np.array([0, 1, 1, 0, 1])
     number = pm.Data("number", observed.max() if place == "trials" else observed.mean())
     middle = pm.Normal("middle", number if place == "a prior of a prior" else 0.0)
-    p = pm.math.invlogit(pm.Normal("a", middle) * (number if place == "the likelihood" else 1.0))
+    p = pt.sigmoid(pm.Normal("a", middle) * (number if place == "the likelihood" else 1.0))
     if place == "trials":
         pm.Binomial("y", n=number, p=p, observed=observed)
     else:
@@ -274,7 +280,7 @@ def whose_trials(family, n):
 
 def of_a_private_number(logit, n):
     effect, group = pm.Normal("effect", shape=2), pm.Data("group", np.arange(n) % 2)
-    bernoulli(pm.math.invlogit(logit(effect, group)), np.arange(n) // 2 % 2)
+    bernoulli(pt.sigmoid(logit(effect, group)), np.arange(n) // 2 % 2)
 
 
 def people_with_scores():
@@ -296,6 +302,8 @@ REFUSED = [
     (lambda: bernoulli(pt.where(pm.Bernoulli("state", 0.5), 0.2, 0.7)), {}, "discrete free variable"),
     (lambda: (bernoulli(p := beta()), pm.Potential("weights", pt.log(p))), {}, "is a Potential"),
     (lambda: bernoulli(pt.where(bernoulli(beta(), name="z"), beta("q"), 0.5)), {}, "depends on a random variable"),
+    (lambda: bernoulli(pt.sigmoid(pm.Normal("a", bernoulli(beta(), name="z").mean()))), {}, "on the observed .* 'z'"),
+    (a_prior_of_some_records, {}, "prior that reads the records"),
     (lambda: bernoulli(beta(), np.ma.masked_array([0, 1, 1], mask=[0, 0, 1])), {}, "missing values"),
     # No statement mends it, so nothing is asked about its covariate.
     (lambda: pm.Normal("y", pm.Normal("a") * pm.Data("x", [0, 1]), observed=np.ones(2)), {}, "of real numbers"),
@@ -318,7 +326,7 @@ REFUSED = [
     (any_models.design_matrix, {"levels": {"X": 3}}, "vector of integers"),
     (any_models.probit_without_covariates, {"n_prior": -1.0} | PRIVATE, "n_prior"),
     # Under add-remove the private model would contain how many people each row has.
-    (lambda: trials(lambda n: pm.math.invlogit(pm.Normal("a") * n)), PEOPLE, "private under add-remove"),
+    (lambda: trials(lambda n: pt.sigmoid(pm.Normal("a") * n)), PEOPLE, "private under add-remove"),
     (lambda: trials(lambda n: pm.Beta("p", n * 1.0, 2.0, shape=3)), PEOPLE, "prior that reads the records"),
     (lambda: shares_read([23, 31, 17]), PEOPLE, "private under add-remove"),
     (lambda: shares_read([5, 9, 3]), PEOPLE, "reads the observations of a variable"),
@@ -366,7 +374,7 @@ REFUSED = [
     # Answers that nobody gave were tried on the covariate, so that a refusal said whether its values fit the model.
     *(
         (
-            lambda: bernoulli(pm.math.invlogit(pm.Normal("a") * pm.Data("x", np.full(60, np.inf)))),
+            lambda: bernoulli(pt.sigmoid(pm.Normal("a") * pm.Data("x", np.full(60, np.inf)))),
             said,
             r"public=\['x'\]",
         )
@@ -611,7 +619,7 @@ def test_nothing_is_left_behind(numbers_in):
         effect = pm.Normal("effect", dims="region", initval=np.zeros(3))
         pm.Deterministic("odds", pm.math.exp(effect), dims="region")
         pm.Deterministic("each", effect[where], dims="record")
-        pm.Deterministic("expected_yes", pm.math.invlogit(effect[0]) * n)
+        pm.Deterministic("expected_yes", pt.sigmoid(effect[0]) * n)
         pm.Bernoulli("y", logit_p=effect[where], observed=y, dims="record")
     truth = np.bincount(2 * group + y)
     # Now and then all noise is 0, and the release is the counts. What is left behind stands in every model.
