@@ -42,15 +42,12 @@ def read_people(model, adjacency="replace-one", **said):
 
 # Models that many tests plan and release.
 
-HAIR = (108, 286, 71, 127)  # Snee (1974)
+STUDENTS = (108, 286, 71, 127)  # Snee (1974)
 
 
-def hair_model(counts=HAIR, n=None, *, prior=None, labels=("black", "brown", "red", "blond"), **data):
+def hair_model(counts=STUDENTS, prior=1.0, labels=HAIR):
     """The colours of hair of 592 students, or other counts."""
-    with pm.Model(coords={"hair": labels[: len(counts)]}) as model:
-        p = pm.Dirichlet("p", a=np.ones(len(counts)) if prior is None else prior, dims="hair")
-        pm.Multinomial("students", n=sum(counts) if n is None else n, p=p, observed=counts, **data)
-    return model
+    return one_row(counts, prior, labels)
 
 
 def two_tables():

@@ -14,7 +14,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, BudgetError, DataError, SeededReleaseWarning
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.privacy.odds import Odds
-from tests.planned import HAIR, hair_model, planned_sample
+from tests.planned import STUDENTS, hair_model, planned_sample
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 ALL_BLACK = (592, 0, 0, 0)
@@ -72,7 +72,7 @@ def many_draws():
 def test_sample_draws_from_the_distribution_that_it_states(many_draws, scale):
     """The p-value threshold is 1e-6; r off by 30 per cent must be rejected at the same threshold."""
     group = many_draws["mechanism/p"]
-    u = scale * float(group["r"]) * np.array(HAIR) + group["alpha"].values
+    u = scale * float(group["r"]) * np.array(STUDENTS) + group["alpha"].values
     p_value = stats.kstest(many_draws["posterior"]["p"].values[0, :, 0], stats.beta(u[0], u.sum() - u[0]).cdf).pvalue
     assert (p_value > 1e-6) == (scale == 1.0)
 
@@ -107,7 +107,7 @@ def test_a_plan_is_the_same_bytes_for_other_data(models, options):
 
 
 def test_only_the_posterior_of_a_release_depends_on_the_data():
-    first, second = (seeded(TARGET, hair_model(counts)) for counts in (HAIR, ALL_BLACK))
+    first, second = (seeded(TARGET, hair_model(counts)) for counts in (STUDENTS, ALL_BLACK))
     for group in ("mechanism/p", "privacy", "utility"):
         assert first[group].to_dataset().identical(second[group].to_dataset())
     assert str(dirdp.report(first, full=True)) == str(dirdp.report(second, full=True))
