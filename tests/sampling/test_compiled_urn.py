@@ -130,11 +130,22 @@ def test_an_urn_that_runs_out_of_bytes_is_drawn_again_from_its_first_byte(monkey
             taken.append(used)
             super().spend(used)
 
+    code, used = compiled_urn._compiled(), []
+
+    def noted(*given):
+        done, read = code(*given)
+        used.append(read)
+        return done, read
+
+    monkeypatch.setattr(compiled_urn, "_compiled", lambda: noted)
     # Words are whole, so bytes that are left of one are not used: only the first urns take the same.
     for words in (1, 16):
         monkeypatch.setitem(compiled_urn.urns_in_jumps.__kwdefaults__, "words", words)
         taken.clear()
+        used.clear()
         other = drawn(weights, 2, 300, 10, Noted(6))
+        # No word is read by two urns.
+        assert taken == [-(-read // 8) for read in used]
         np.testing.assert_array_equal(one[0, 0], other[0, 0])
         assert 0 in taken if words == 1 else len(taken) > 50
         assert not (one == other).all()
