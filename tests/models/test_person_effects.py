@@ -138,6 +138,12 @@ def test_an_effect_of_each_person_against_all_tables(make, said):
     assert value == pytest.approx(by_hand(private, p[None], [5]), rel=1e-10)
 
 
+def test_a_single_entry_is_no_effect_of_a_single_person():
+    with pm.Model() as model:
+        pm.Bernoulli("y", logit_p=pm.Normal("b", shape=1), observed=[1])
+    assert [rv.name for rv in dirdp.private_model(PURE, model, unit=0).free_RVs] == ["b"]
+
+
 def test_a_model_of_a_file_is_that_of_the_release():
     """Again from the file, with answers that are made up."""
     private = dirdp.private_model(PURE, model_of(centred), unit="person")
