@@ -123,6 +123,15 @@ def output_of(values=ANSWERS, prior=PRIOR, n=12, make=ZeroSumJointTableMechanism
 OUTPUT, PRIVATE = output_of(), output_of(n=None)
 
 
+def moments_of_shares(posterior, counts):
+    """Means and standard deviations given the probabilities of all tables."""
+    shapes = counts + PRIOR
+    sizes = shapes.sum(axis=2, keepdims=True)
+    means = posterior @ (shapes / sizes).reshape(-1, 6)
+    squares = posterior @ (shapes * (shapes + 1) / (sizes * (sizes + 1))).reshape(-1, 6)
+    return means, np.sqrt(squares - means**2)
+
+
 @pytest.mark.parametrize("private", [False, True])
 def test_public_verbs_read_the_output_of_a_survey(private):
     """Sums over all data sets, with private totals of rows as likely as one another; quantiles are then of draws."""
@@ -132,12 +141,9 @@ def test_public_verbs_read_the_output_of_a_survey(private):
     found = dirdp.estimate(output, n_prior=n_prior, progressbar=False).tables["p"]
     assert found.log_evidence == pytest.approx(evidence, abs=1e-9)
     np.testing.assert_allclose(found.count_means, posterior @ both, rtol=1e-9)
-    shapes = counts + PRIOR
-    sizes = shapes.sum(axis=2, keepdims=True)
-    means = posterior @ (shapes / sizes).reshape(-1, 6)
-    squares = posterior @ (shapes * (shapes + 1) / (sizes * (sizes + 1))).reshape(-1, 6)
+    means, sds = moments_of_shares(posterior, counts)
     np.testing.assert_allclose(found.share_means, means, rtol=1e-9)
-    np.testing.assert_allclose(found.share_sds**2, squares - means**2, rtol=1e-8)
+    np.testing.assert_allclose(found.share_sds, sds, rtol=1e-8)
     assert found.caveat == ("ends of intervals of shares from 20000 exact draws" if private else "")
     drawn = dirdp.analyse(output, n_prior=n_prior, draws=4000, chains=1, random_seed=2, progressbar=False)
     counts, shares = (drawn[group]["p"].values.reshape(-1, 6) for group in ("latent_counts", "posterior"))
@@ -146,6 +152,20 @@ def test_public_verbs_read_the_output_of_a_survey(private):
     ends = np.quantile(shares, [0.025, 0.975], axis=0).T
     np.testing.assert_allclose(found.share_intervals[-1], ends, atol=0.05)
     assert private or np.all(counts.reshape(-1, 2, 3).sum(axis=2) == [6, 6])
+
+
+def test_rows_that_share_their_records_are_averages_over_draws():
+    """Of two rows whose records are divided among them; the counts are exact."""
+    mechanism = ZeroSumJointTableMechanism(np.ones((2, 3)), 0.5)
+    output = dirdp.mechanisms.MechanismOutput(mechanism, ANSWERS, prior=PRIOR, n_records=12)
+    both, logs, evidence = by_enumeration(mechanism.noise, (12,), [PRIOR.ravel()], ANSWERS.ravel())
+    found = dirdp.estimate(output, progressbar=False).tables["p"]
+    assert found.log_evidence == pytest.approx(evidence, abs=1e-9)
+    np.testing.assert_allclose(found.count_means, np.exp(logs) @ both, rtol=1e-9)
+    means, sds = moments_of_shares(np.exp(logs), both.reshape(-1, 2, 3))
+    np.testing.assert_allclose(found.share_means, means, atol=5 * sds.max() / np.sqrt(20_000))
+    np.testing.assert_allclose(found.share_sds, sds, rtol=0.05)
+    assert found.caveat == "averages over exact draws"
 
 
 def test_the_likelihood_of_known_shares():

@@ -5,6 +5,7 @@ import pytest
 from scipy.special import gammaln
 
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.estimates import KnownRows
 from pymc_dirdp.inference.numbers import ImpossibleError, Numbers, TooManyNumbersError
 from pymc_dirdp.inference.quantiles import count_quantiles, probability_up_to
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
@@ -91,6 +92,9 @@ def test_probabilities_between_nodes_are_those_of_the_numbers(name, longest):
         assert np.abs(np.diff(upto, prepend=0.0) - exact[inside]).max() < 1e-7 * exact.max()
     if np.isfinite(longest):
         assert blocks.blocks[2].max() <= 300
+    # Shares given the counts are narrower than long blocks.
+    rows = (KnownRows(np.ones((1, 4)), np.array([20_000]), of) for of in (blocks, every))
+    np.testing.assert_allclose(*(row.share_quantiles(LEVELS[1:-1]) for row in rows), rtol=1e-5)
 
 
 @pytest.mark.parametrize("size", [1, 20])
