@@ -66,10 +66,11 @@ def urn(shape=(3,), min_count=0.0, n_records=None):
     [
         ([1, 2], "another shape"),
         ([1, 2, -7919], "negative"),
+        ([1, 2, -1], "negative"),
         ([1, 2, 7919.5], "not integers"),
         ([1, 2, math.nan], "missing or not finite"),
         ([1, 2, math.inf], "missing or not finite"),
-        ([1, 2, 2.0**60], r"above 2\*\*53"),
+        ([1, 2, 2.0**53 + 2], r"above 2\*\*53"),
         ([1, 2, 10**400], "array of integers"),
         (["7919", "x", 1], "array of integers"),
         ([1, 2, 3], "fewer records than min_count"),
