@@ -227,3 +227,7 @@ def test_every_bin_has_a_name_of_its_own(bins):
         assert other.labels == expected
         assert set(other.label([-100.0, *edges])) == set(expected)
         assert all(name in str(other) for name in expected)
+    # Three bins have one or two edges, in ascending order.
+    for edges in ((), (3.0, 1.0), (1.0, 1.0), (1.0, 2.0, 3.0), (np.inf,)):
+        with pytest.raises(ArgumentError, match="does not choose"):
+            replace(bins, edges=edges)

@@ -155,6 +155,8 @@ def test_counts_of_rows_of_private_numbers_and_of_empty_cells(two_tables, releas
     both = dirdp.releases.latent_counts(dirdp.analyse(two_tables, 5, chains=1), two_tables, random_seed=1)
     assert both["rate"].dims == ("chain", "draw", "department", "rate_outcome")
     assert np.all(both["rate"].sum(("department", "rate_outcome")) == 70)
+    few, many = (dirdp.releases.latent_counts(draws_of(rate=[x, x]), two_tables)["rate"] for x in (0.05, 0.95))
+    assert few.sel(rate_outcome="success").sum() < many.sel(rate_outcome="success").sum()
     private = released((30, 20, 10), mechanism="dirichlet", adjacency="add-remove", n_records=100)
     analysis = dirdp.analyse(private, 40, chains=1, n_prior=200)
     totals = dirdp.releases.latent_counts(analysis, private, n_prior=200)["p"].sum("hair")
