@@ -16,7 +16,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.models.graph import PLAIN
 from pymc_dirdp.releases import arviz_groups
 from pymc_dirdp.releases.arviz_groups import log_dirichlet
-from pymc_dirdp.releases.opened import open_release
+from pymc_dirdp.releases.opened import LoadedRelease, open_release
 from tests.planned import one_row, planned_sample
 
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
@@ -109,6 +109,17 @@ def test_replicates_vary_as_the_sample_and_the_noise(rows, analysis):
     off = made - 50 * shares
     np.testing.assert_allclose(off.mean(("chain", "draw")), 0, atol=5 * np.sqrt(variance / draws))
     assert float((off**2).mean()) == pytest.approx(variance, rel=0.1)
+
+
+def test_new_counts_are_at_least_what_was_guaranteed(monkeypatch):
+    seen, real = [], LoadedRelease.replicates
+    monkeypatch.setattr(LoadedRelease, "replicates", lambda *given: seen.append(given[1]["p"]) or real(*given))
+    model, options = RELEASES["least"]
+    found = dirdp.analyse(planned_sample(APPROX, model(), **options), 20)
+    assert np.isfinite(found["posterior_predictive"]["p"]).all()
+    (counts,) = seen
+    assert counts.min() == 5
+    assert (counts.sum(axis=-1) == 50).all()
 
 
 def test_a_log_prior_is_a_density_in_the_coordinates_of_samplers():
