@@ -96,6 +96,8 @@ def test_an_edit_in_place_stays_and_is_found(release):
     for tree in (edited, copied, copy.deepcopy(edited), pickle.loads(pickle.dumps(edited))):
         assert tree["posterior"]["p"].values[0, 0, 0] == 0.5
         assert failed(tree) == ["view"]
+    copied["posterior"]["p"].values[0, 0, 0] = 0.25
+    assert edited["posterior"]["p"].values[0, 0, 0] == 0.5
     copied["posterior"]["p"][{"draw": 1}] = 1 / 3
     assert (copied["posterior"]["p"].values[0, 1] == 1 / 3).all()
     # Nobody else sees it, and nothing is read of it.

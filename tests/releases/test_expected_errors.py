@@ -16,6 +16,7 @@ from pymc_dirdp.planning.expected_kl import a_priori_kl
 from pymc_dirdp.releases.axes import cell_dims, divided, free_dim_name, joined
 from pymc_dirdp.releases.expected_errors import ExpectedErrors, expected_errors
 from pymc_dirdp.releases.opened import open_release
+from pymc_dirdp.sampling.exact import grid_share
 from tests.planned import one_row, planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -86,6 +87,10 @@ def test_a_table_has_the_errors_of_its_mechanism(mechanism):
     assert right.posterior != right.estimate
     assert 0 < own.effective_records < 60
     assert own.draw_error == draw_share_error(part.mechanism, np.ones(3), 60)
+    tempered, steps = part.mechanism.tempered, part.mechanism.steps(plan.sampler, 60)
+    grid = grid_share(tempered.alpha, tempered.r, 60, steps=steps)
+    assert (own.grid_weight, own.grid_variance) == (grid.weight, grid.variance)
+    assert grid.weight != grid.variance
     assert f"a share is typically off by {own.draw_error:.2g} (the draw)" in said
 
 
