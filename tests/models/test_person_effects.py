@@ -144,6 +144,15 @@ def test_a_single_entry_is_no_effect_of_a_single_person():
     assert [rv.name for rv in dirdp.private_model(PURE, model, unit=0).free_RVs] == ["b"]
 
 
+def test_answers_without_the_effect_may_be_joint_with_those_that_have_it():
+    def with_another():
+        several_variables()
+        pm.Bernoulli("third", pm.Beta("b", 1, 1), observed=ANSWERS[:, 0], dims="person")
+
+    said = {"unit": "person", "jointly": [["first", "second", "third"]]}
+    assert part_of(dirdp.private_model(PURE, model_of(with_another), **said))[0].table.shape == (8,)
+
+
 def test_a_model_of_a_file_is_that_of_the_release():
     """Again from the file, with answers that are made up."""
     private = dirdp.private_model(PURE, model_of(centred), unit="person")
