@@ -20,16 +20,11 @@ def lines(ledger, heading, *depths):
     return dict(select_lines(lines_of(*state_of(ledger)), [heading], *depths))
 
 
-def test_an_empty_ledger_says_what_is_left_and_no_guarantee():
-    ledger = Ledger(LIMIT)
-    assert title_of(state_of(ledger)[0]) == "Ledger of (1, 1e-06)-differential privacy, replace-one"
-    assert lines(ledger, "Answer", 0) == {"published": "nothing yet", "left": "1e-06 (delta)"}
-    assert lines(ledger, "Guarantee", 0, 1, 2) == {}
-    assert lines(ledger, "Entries", 1, 2) == {"published": "nothing yet"}
-
-
 def test_a_reservation_is_named_until_it_is_used_and_every_entry_says_which():
     ledger = Ledger(LIMIT, unit="person")
+    assert title_of(state_of(ledger)[0]) == "Ledger of (1, 1e-06)-differential privacy, replace-one; unit person"
+    assert lines(ledger, "Answer", 0) == {"published": "nothing yet", "left": "1e-06 (delta)"}
+    assert lines(ledger, "Guarantee", 0, 1, 2) == {}
     ledger.reserve(PART, what="spring", times=2)
     ledger.using(1).spend(PART, what="summer")
     assert lines(ledger, "Guarantee", 1)["reserved"] == "spring (entry 2), which the guarantee covers"
