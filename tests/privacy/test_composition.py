@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import Bounded, NoLoss, epsilon_at
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss
@@ -55,6 +55,9 @@ def test_adding_and_removing_are_composed_apart():
     assert [times for _, times in mixed._loss.parts] == [(8,)]
     apart = [ComposedLoss(((loss, 8),)).delta(0.5) for loss, _ in composition._loss.parts]
     assert composition.delta(0.5) == pytest.approx(max(apart), rel=1e-9)
+    # So are releases about disjoint people, of which one loses the most in both directions.
+    disjoint = Parallel((REMOVE, DirichletMechanism([3.0, 4.0], 0.1, adjacency="add-remove")))
+    assert Composition(((disjoint, 8),)).delta(0.5) == pytest.approx(composition.delta(0.5), rel=1e-6)
 
 
 @pytest.mark.parametrize(("alpha", "r"), [([0.05, 1.0], 1.4), ([0.1, 0.1], 10.0)])
