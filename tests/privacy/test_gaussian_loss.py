@@ -35,6 +35,25 @@ def test_large_sigma_is_above_the_continuous_distribution_and_near_it(sigma, cel
             assert found < exact * (1 + 1e-11 + (9 + deviations**2) / sigma**2)
 
 
+def test_sums_and_integrals_agree_where_they_meet():
+    """With a variance just below and just above where the integral takes over; it must not fall."""
+    just = 2.0**24
+    for deviations in (0.0, 2.0, 5.0):
+        epsilon = deviations / math.sqrt(just)
+        summed, integrated = (delta(s, 1, 1, epsilon) for s in (just, math.nextafter(just, math.inf)))
+        assert summed < integrated < summed * (1 + 1e-5)
+
+
+@pytest.mark.parametrize(("groups", "records"), [(1, 5), (2, 3)])
+def test_records_that_are_not_all_in_one_cell_are_bounded_by_their_squares(groups, records):
+    """In one group they are in two cells at least: `records - 1` of them, and 1."""
+    epsilons, squares = np.array([0.5, 2.0, 4.0]), (groups - 1) * records**2 + (records - 1) ** 2 + 1
+    together, apart = deltas(9.0, groups, records, epsilons), convert_deltas(squares / 18, epsilons)
+    assert np.any(apart > together)
+    found = GaussianLoss(Fraction(9), groups, records)._deltas(epsilons)
+    np.testing.assert_allclose(found, np.maximum(together, apart), rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("s", "cells", "records", "rtol"),
     [

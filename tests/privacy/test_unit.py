@@ -123,6 +123,10 @@ def test_hockey_sticks_on_a_grid_are_the_least_of_the_bounds(cells, records):
     epsilons = 0.02 * np.arange(20)
     found = spread._deltas(epsilons)
     assert spread._reversed is spread
+    for weaker in spread._bounding_pairs:
+        # Each parameter is as far from 1/2 as all records together.
+        low, high = (0.5 - records * (0.5 - cell) for cell in cells[:2])
+        assert (weaker.loses, weaker.gains) == (pytest.approx(low), pytest.approx(high))
     bounds = [weaker._deltas(epsilons) for weaker in spread._bounding_pairs]
     assert all(np.all(found <= bound) for bound in bounds)
     assert (len(bounds), np.any(found < converted_deltas(spread._renyi, epsilons))) in ((0, False), (1, True))
@@ -141,6 +145,10 @@ def test_below_one_half_two_cells_gain_more_than_one(a, r, m, ratio):
     one_cell = DominatingPair(a, a, m * r).renyi(1)
     assert truth / one_cell == pytest.approx(ratio, abs=6e-5 if ratio > 1.001 else 6e-6)
     assert DirichletMechanism([a] * 3, r, contribution=m).renyi(1) == pytest.approx(truth, rel=1e-10)
+    # In a block of two cells, records that leave both of them have no cell to go to.
+    alone = SpreadRecords((a, a), 2, r, m, "replace-one")
+    for epsilon in (0.0, 1.0):
+        assert alone.delta(epsilon) == pytest.approx(DominatingPair(a, a, m * r).delta(epsilon), rel=1e-9)
 
 
 def gamma_pair_delta(epsilon, a, r, cells):
