@@ -26,7 +26,7 @@ from pymc_dirdp.errors import ArgumentError, BudgetError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.curves import Bounded, epsilon_at
+from pymc_dirdp.privacy.curves import Bounded, convert, epsilon_at
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
@@ -77,6 +77,12 @@ def test_a_mechanism_costs_its_own_divergence():
     assert cost[limit.measure] == MECHANISM.renyi(4)
     # Under an (epsilon, delta) guarantee too, where the guarantee itself implies none.
     assert cost_of(limit, GUARANTEE, MECHANISM, adaptive=True)[limit.measure] == MECHANISM.renyi(4)
+    # A bound on divergences alone is stated at a tenth of the delta of the limit.
+    cost, stated = (
+        cost_of(LIMIT, ZeroCDP(rho=0.01), None, adaptive=True),
+        convert(ZeroCDP(rho=0.01), ApproxDP, delta=1e-7),
+    )
+    assert (cost["epsilon"], cost["delta"]) == (stated.epsilon, pytest.approx(1e-7))
 
 
 def test_divergences_of_an_approximate_limit_convert_back_to_it():

@@ -74,6 +74,9 @@ def test_guarantees_about_different_units_do_not_add_up(path, given):
         wrong = "replace-one; unit household" if given == "by the ledger" else "so one about unit='person'"
         with pytest.raises(LedgerError, match=wrong):
             Ledger(LIMIT, path, unit="person")
+    # Neither is the first release of a ledger that was made for another unit.
+    with pytest.raises(ArgumentError, match="are about unit='household'"):
+        Ledger(LIMIT, unit="household").spend(TENTH, what="hair", unit="person")
     # What does not say its unit is not added to what does.
     ledger = Ledger(LIMIT)
     ledger.spend(TENTH, what="hair")
