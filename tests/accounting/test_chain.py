@@ -282,11 +282,18 @@ class Liar:
         return self._changes
 
 
-def test_the_row_is_read_back(ledger, monkeypatch):
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [("INSERT ON main.entries", "there are 3 of 4 entries"), ("UPDATE ON main.ledger", "it is missing, or differs")],
+)
+def test_the_row_is_read_back(ledger, monkeypatch, event, words):
     """Without the count of changes, which a connection could report wrongly, the rows themselves still tell."""
-    head, body = ledger.head, "DELETE FROM entries WHERE number = NEW.number"
-    with_trigger(monkeypatch, ledger, f"CREATE TEMP TRIGGER thief AFTER INSERT ON main.entries BEGIN {body}; END", Liar)
-    with pytest.raises(LedgerError, match="entry 4 on: there are 3 of 4 entries"):
+    head, body = ledger.head, "DELETE FROM entries WHERE number = 4"
+    if "UPDATE" in event:
+        # What is left is a whole ledger, as it was before.
+        body += f"; UPDATE ledger SET number = 3, hash = '{head.partition(':')[2]}'"
+    with_trigger(monkeypatch, ledger, f"CREATE TEMP TRIGGER thief AFTER {event} BEGIN {body}; END", Liar)
+    with pytest.raises(LedgerError, match=f"entry 4 on: {words}"):
         ledger.spend(TENTH, what="teeth")
     monkeypatch.undo()
     assert ledger._verified() == head
