@@ -22,17 +22,17 @@ def process(*arguments, **options):
 
 
 @pytest.mark.thorough
-def test_the_page_as_it_stands(survey, block):
-    """Every command of the page, typed literally, each in a process of its own."""
+def test_the_page_as_it_stands(survey, block, run):
+    """Every command of the page, typed literally."""
     lines = block("shell").splitlines()
     assert {line.split()[1] for line in lines} == {*COMMANDS} - {"init"}
     for line in lines:
         words = line.split()
         assert words[0] == "dirdp"
-        done = process(*words[1:])
-        assert (done.returncode, done.stderr) == (0, ""), line
-    assert "epsilon: 0.5" not in done.stdout
-    assert "p_sex, p_hair" in done.stdout
+        code, printed, _ = run(*words[1:])
+        assert code == 0, line
+    assert "epsilon: 0.5" not in printed
+    assert "p_sex, p_hair" in printed
     release = dirdp.load("release.json")
     assert dirdp.verify(release)
     assert release["posterior"]["p_hair"].dims == ("chain", "draw", "sex", "hair")
