@@ -1,9 +1,9 @@
-"""The table of private bandits, from what `tests/benchmarks/bandit_rivals.py` wrote."""
+"""The table of private bandits, from what `benchmarks/bandit_rivals.py` wrote."""
 
 import csv
 from pathlib import Path
 
-FIGURES = Path(__file__).parents[1] / "tests" / "benchmarks"
+FIGURES = Path(__file__).parents[1] / "benchmarks"
 
 
 def regret_table(horizon: int) -> str:

@@ -1,11 +1,11 @@
-"""The tables of `tests/benchmarks/side_by_side.py` and `growth.py`, from the figures that these programs wrote."""
+"""The tables of `benchmarks/side_by_side.py` and `growth.py`, from the figures that these programs wrote."""
 
 import csv
 import html
 import math
 from pathlib import Path
 
-FIGURES = Path(__file__).parents[1] / "tests" / "benchmarks"
+FIGURES = Path(__file__).parents[1] / "benchmarks"
 
 
 def side_by_side() -> str:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 HERE = Path(__file__).parent
-BANDITS = HERE.parent / "tests" / "benchmarks" / "bandit_rivals.csv"
+BANDITS = HERE.parent / "benchmarks" / "bandit_rivals.csv"
 OURS = "private Thompson sampling (geometric)"
 
 

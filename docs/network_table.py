@@ -1,4 +1,4 @@
-"""Networks of the literature beside ours, from the figures that `tests/benchmarks/network_rivals.py` wrote."""
+"""Networks of the literature beside ours, from the figures that `benchmarks/network_rivals.py` wrote."""
 
 import csv
 from collections import defaultdict
@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-FIGURES = Path(__file__).parents[1] / "tests" / "benchmarks" / "network_rivals.csv"
+FIGURES = Path(__file__).parents[1] / "benchmarks" / "network_rivals.csv"
 NAMES = {"german_credit": "German credit", "adult": "Adult"}
 OURS = "marginals, fitted together"
 PGM = "private-PGM"

@@ -1,4 +1,4 @@
-"""Expected errors by the number of records, from the table that `tests/benchmarks/utility_table.py` wrote."""
+"""Expected errors by the number of records, from the table that `benchmarks/utility_table.py` wrote."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Wide tables beside AIM and MST, and what columns cost, from what `tests/benchmarks/wide_tables.py` wrote."""
+"""Wide tables beside AIM and MST, and what columns cost, from what `benchmarks/wide_tables.py` wrote."""
 
 import csv
 from collections import defaultdict
@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-FIGURES = Path(__file__).parents[1] / "tests" / "benchmarks"
+FIGURES = Path(__file__).parents[1] / "benchmarks"
 NAMES = {"adult": "Adult", "credit": "Credit card", "german": "German credit", "shopper": "Shopper"}
 STYLES = {
     "latent_class": {"color": "#0b1f4d", "marker": "s"},

@@ -9,7 +9,6 @@ TESTS = Path(__file__).parent
 PACKAGE = Path(pymc_dirdp.__file__).parent
 # Folders that hold no tests of a room, and why.
 FOLDERS = {
-    "benchmarks": "programs that measure, and a table of what they found",
     "mutation": "a tool that changes the package in one place at a time",
     "typing": "a program that type checkers read",
 }

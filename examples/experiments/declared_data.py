@@ -1,7 +1,7 @@
 """Data sets with the categories of their code books, and with edges of bins that were chosen without looking at them.
 
 The data are those of the UCI repository (South German Credit, Nursery, Adult, Default of Credit Card Clients, Optical
-Recognition of Handwritten Digits), with the names of its descriptions as the first line. `tests/benchmarks` reads them
+Recognition of Handwritten Digits), with the names of its descriptions as the first line. `benchmarks` reads them
 by this file, too.
 """
 

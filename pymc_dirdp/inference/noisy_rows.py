@@ -107,7 +107,7 @@ def pair_terms(noisy: Array, noise: Array, totals: NDArray[np.int64], *, most: i
     """The terms of the likelihood of noisy counts of two cells that do not depend on probabilities.
 
     With q_x the probability of the noisy counts given x and n - x records, times n! / x! (n - x)!, S is the sum of
-    q_x p_1^x p_2^(n - x). A gradient takes half of the time (`tests/benchmarks/private_speed.csv`).
+    q_x p_1^x p_2^(n - x). A gradient takes half of the time (`benchmarks/private_speed.csv`).
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """How often intervals of a wide table cover: shares of the population that records are from, and counts of the records.
 
-`uv run -m tests.benchmarks.wide_intervals --folder DIR` takes tables of `wide_sources.py`, whose files DIR has, as
+`uv run -m benchmarks.wide_intervals --folder DIR` takes tables of `wide_sources.py`, whose files DIR has, as
 populations, and mixtures that are drawn from the model's own prior. From each N records are drawn, all columns and
 pairs are measured under add-remove at delta 1e-6, and intervals of 95 % of all cells of all pairs are compared with
 what is true. `wide_intervals.csv` has, for each setting, the share of cells that are covered: of shares and of counts,
@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 
 import pymc_dirdp as dirdp
+from benchmarks.wide_sources import SOURCES
 from pymc_dirdp.inference.mixture import COMMON_SD, COMPONENTS, RANK, SLOPE_SD, Mixture
 from pymc_dirdp.inference.mixture_intervals import FitErrors
 from pymc_dirdp.releases.opened import content_of
-from tests.benchmarks.wide_sources import SOURCES
 
 HERE = Path(__file__).parent
 SIZES, EPSILONS = (500, 5000, 50_000), (0.1, 0.3, 1.0, 3.0)

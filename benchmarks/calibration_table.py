@@ -1,4 +1,4 @@
-"""Are the intervals of inferences as right as they say? `uv run python -m tests.benchmarks.calibration_table [row]`.
+"""Are the intervals of inferences as right as they say? `uv run python -m benchmarks.calibration_table [row]`.
 
 Each line is many data sets from the prior, one output of the mechanism for each, and the truth among draws given it.
 Coverage of central intervals at 50, 80 and 95 % is that of the shares, by the exact reading and by a naive one, which

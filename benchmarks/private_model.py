@@ -1,6 +1,6 @@
 """Coverage and widths of intervals of private models, by NUTS, over data sets from the prior: `private_model.csv`.
 
-    uv run python tests/benchmarks/private_model.py [--minutes M] [model ...]
+    uv run python benchmarks/private_model.py [--minutes M] [model ...]
 
 It ends with the data sets of `EPSILONS`, or after M minutes of a processor for each model; so a table says how many
 data sets it has.
@@ -24,11 +24,11 @@ import pytensor.tensor as pt
 from pymc.distributions.transforms import ordered
 
 import pymc_dirdp as dirdp
+from benchmarks.simulated_models import Chain, noisy_data, prior_data, publish
 from pymc_dirdp.models.model_options import ModelOptions
 from pymc_dirdp.releases import noisy_tables
 from pymc_dirdp.releases.model_tables import plan_tables, read_model
 from pymc_dirdp.releases.noisy_tables import with_terms
-from tests.benchmarks.simulated_models import Chain, noisy_data, prior_data, publish
 
 FILE = Path(__file__).with_suffix(".csv")
 LEVELS = (0.5, 0.8, 0.95)

@@ -1,4 +1,4 @@
-"""What the library costs: `uv run tests/benchmarks/cost.py` appends a row for each benchmark to `cost.csv` beside it.
+"""What the library costs: `uv run benchmarks/cost.py` appends a row for each benchmark to `cost.csv` beside it.
 
 Each number is a ratio to a reference computation of the same run, because seconds of different machines say nothing.
 Both are the least of several processor times, or of times on the clock for imports, taken in turn. No test asserts any

@@ -1,6 +1,6 @@
 """How long others take for the same work.
 
-`uv run --with diffprivlib --with 'scikit-learn<1.6' tests/benchmarks/side_by_side.py` writes `side_by_side.csv` beside
+`uv run --with diffprivlib --with 'scikit-learn<1.6' benchmarks/side_by_side.py` writes `side_by_side.csv` beside
 it, which the documentation shows. Both sides of a row do the same work in one process, in turn; the ratios are the
 medians, over the rounds, of our time over theirs, by the clock and by the processor time of all threads, and a number
 below 1 means that this library is quicker. Memory is the larger of two peaks above what was held before: what Python

@@ -1,6 +1,6 @@
 """Coverage of the 95 % intervals of `dirdp.estimate` for releases of marginals, on 26 shapes of networks.
 
-`uv run -m tests.benchmarks.marginal_intervals [REPLICATES] [FIRST] [LAST]` prints two rows for each shape. Truths are
+`uv run -m benchmarks.marginal_intervals [REPLICATES] [FIRST] [LAST]` prints two rows for each shape. Truths are
 networks with the rows that the model declares, uniform a priori, and with effects that fall with the number of parents
 (also with half and twice their size); records are drawn from them, and released with the noise that `plan` chose.
 """

@@ -2,9 +2,9 @@
 # requires-python = "==3.11.*"
 # dependencies = ["dpmm==0.1.9"]
 # ///
-"""MST by `dpmm`, for one split; `tests/benchmarks/network_rivals.py` starts it with the Python that `dpmm` takes.
+"""MST by `dpmm`, for one split; `benchmarks/network_rivals.py` starts it with the Python that `dpmm` takes.
 
-`uv run tests/benchmarks/network_mst.py TRAIN HELD_OUT SIZES RECORDS EPSILON DELTA SEED N` reads records as codes from
+`uv run benchmarks/network_mst.py TRAIN HELD_OUT SIZES RECORDS EPSILON DELTA SEED N` reads records as codes from
 TRAIN and HELD_OUT, CSV, and the number of values of each variable from SIZES, JSON. It writes N synthetic records to
 RECORDS and prints the mean log-likelihood of a record that was held out.
 

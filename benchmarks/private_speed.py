@@ -1,4 +1,4 @@
-"""Private models beside plain models of the same counts: `uv run -m tests.benchmarks.private_speed [work ...]`.
+"""Private models beside plain models of the same counts: `uv run -m benchmarks.private_speed [work ...]`.
 
 It appends rows to `private_speed.csv`. Each ratio is a time of the private model over that of the plain model, which
 has the counts themselves, both on the clock and in one process: of a call of the gradient (the least of many), of its
@@ -26,7 +26,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_dirdp as dirdp
-from tests.benchmarks.cost import commit
+from benchmarks.cost import commit
 
 TABLE = Path(__file__).with_suffix(".csv")
 COLUMNS = ("date", "commit", "python", "load", "work", "gradient", "compile, new", "compile, again", "NUTS")
@@ -126,7 +126,7 @@ def in_new_process(name: str, folder: str, *flags: str) -> dict[str, float]:
     """Ratios of a new process that finds on disk what was compiled into a folder."""
     known = os.environ.get("PYTENSOR_FLAGS", "")
     places = {"PYTENSOR_FLAGS": f"{known},base_compiledir={folder}".lstrip(","), "NUMBA_CACHE_DIR": folder}
-    call = [sys.executable, "-W", "ignore", "-m", "tests.benchmarks.private_speed", "--times", *flags, name]
+    call = [sys.executable, "-W", "ignore", "-m", "benchmarks.private_speed", "--times", *flags, name]
     output = subprocess.run(call, check=True, capture_output=True, text=True, env=os.environ | places).stdout
     return {what: private / plain for what, (private, plain) in json.loads(output.splitlines()[-1]).items()}
 

@@ -1,4 +1,4 @@
-"""Does the time of a draw tell of the counts? `uv run tests/benchmarks/timing.py [repeats]`.
+"""Does the time of a draw tell of the counts? `uv run benchmarks/timing.py [repeats]`.
 
 Tables of the same public shape and number of records are drawn from in random order, and the median time of each is
 compared with that of a flat table. Two lines of the same flat table show what the machine alone does.

@@ -1,4 +1,4 @@
-"""Expected KL of shares from one release at equal guarantee, a priori: `uv run tests/benchmarks/utility_table.py`.
+"""Expected KL of shares from one release at equal guarantee, a priori: `uv run benchmarks/utility_table.py`.
 
 Rows: kind of data, categories, records, epsilon. Columns: a Dirichlet draw that is read as the shares,
 and geometric noise that is clipped, smoothed and treated as the data; what `dirdp.estimate` says of the shares, for

@@ -1,6 +1,6 @@
 """Networks on real data: how near fits are, what a private structure is worth, and P1's applications.
 
-`uv run -m tests.benchmarks.networks WHAT --data DIR` reads `adult.csv.gz`, `german_credit.csv.gz`, `digit.csv.gz` and
+`uv run -m benchmarks.networks WHAT --data DIR` reads `adult.csv.gz`, `german_credit.csv.gz`, `digit.csv.gz` and
 `networks.json` from DIR. 70 % of the records are released, and 30 % are held out. The numbers are means over splits of
 the logarithm of the likelihood of a held-out record in nats. WHAT is one of these:
 

@@ -1,6 +1,6 @@
 """Rewards of one to five stars: the regret of a coin beside that of released counts, at the same guarantees.
 
-`uv run python -m tests.benchmarks.star_rewards > tests/benchmarks/star_rewards.csv` computes the file in a
+`uv run python -m benchmarks.star_rewards > benchmarks/star_rewards.csv` computes the file in a
 quarter of an hour.
 """
 

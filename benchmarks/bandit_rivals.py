@@ -1,6 +1,6 @@
 """Private bandits of the literature beside ours.
 
-`uv run python -m tests.benchmarks.bandit_rivals > tests/benchmarks/bandit_rivals.csv` computes the table in the
+`uv run python -m benchmarks.bandit_rivals > benchmarks/bandit_rivals.csv` computes the table in the
 documentation, in half an hour; the same seed for all policies.
 
 Each rival pulls one arm for a whole phase, so a run is simulated phase by phase, with the distribution of its rounds.

@@ -1,6 +1,6 @@
 """Networks of the literature beside ours: private-PGM, PrivBayes and MST at the same guarantee, held out.
 
-`uv run --with mbi==2.0.0 --with datasynthesizer==0.1.13 -m tests.benchmarks.network_rivals --data DIR` reads
+`uv run --with mbi==2.0.0 --with datasynthesizer==0.1.13 -m benchmarks.network_rivals --data DIR` reads
 `adult.csv.gz`, `german_credit.csv.gz` and `networks.json` from DIR and appends to `network_rivals.csv` what it does not
 hold yet. 70 % of the records are released, with replace-one, delta 1e-5 and a public number of records, and 30 % are
 held out. A row has the mean logarithm of the likelihood of a held-out record, in nats, and the mean total variation
@@ -11,7 +11,7 @@ between the pairs of variables of 150 000 synthetic records and those held out.
   of the noise added to each cell of each family.
 - PrivBayes is the noise of `DataSynthesizer` on the family of each variable, with its own way to clip and normalise.
   Its scale is that of records that are replaced. It gets the same structure, and spends nothing on choosing one.
-- MST chooses its own tree: `tests/benchmarks/network_mst.py`, which runs with Python 3.11.
+- MST chooses its own tree: `benchmarks/network_mst.py`, which runs with Python 3.11.
 """
 
 import argparse
@@ -29,9 +29,9 @@ import numpy as np
 import pandas as pd
 
 import pymc_dirdp as dirdp
+from benchmarks.networks import EPSILONS, RECORDS, pairs_off
 from examples.experiments.declared_data import read, train_and_test
 from pymc_dirdp.networks.fitting import measurements_of
-from tests.benchmarks.networks import EPSILONS, RECORDS, pairs_off
 
 FIGURES = Path(__file__).with_name("network_rivals.csv")
 COLUMNS = ("data", "epsilon", "split", "method", "log_likelihood", "pairs")

@@ -1,6 +1,6 @@
 """A wide table: how near synthetic records are to the real ones at each epsilon, and what columns cost.
 
-`uv run -m tests.benchmarks.wide_tables --folder DIR` reads the files of `wide_sources.py` from DIR, releases all pairs
+`uv run -m benchmarks.wide_tables --folder DIR` reads the files of `wide_sources.py` from DIR, releases all pairs
 of the columns under add-remove at delta 1e-6, and writes as many synthetic records as there are. Errors are total
 variation between synthetic and real records: means over all pairs, over all triples, and over triples of up to 10,000
 cells. Rows of this library in `wide_tables.csv` are written again, and those of others stay: AIM was implemented again
@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 import pymc_dirdp as dirdp
-from tests.benchmarks.wide_sources import SOURCES
+from benchmarks.wide_sources import SOURCES
 
 HERE = Path(__file__).parent
 OURS = "latent_class"
@@ -131,7 +131,7 @@ def cost(columns, categories):
 def costs():
     lines = ["columns,categories,pairs,cells,model,plan,sample,fit,synthetic,file_mb,memory_mb"]
     for size in SIZES:
-        command = [sys.executable, "-m", "tests.benchmarks.wide_tables", "--cost", *map(str, size)]
+        command = [sys.executable, "-m", "benchmarks.wide_tables", "--cost", *map(str, size)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         lines.append(done.stdout.strip().splitlines()[-1])
         print(lines[-1], flush=True)

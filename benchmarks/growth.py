@@ -1,4 +1,4 @@
-"""How times grow: `uv run -m tests.benchmarks.growth` appends a row for each kind of work to `growth.csv` beside it.
+"""How times grow: `uv run -m benchmarks.growth` appends a row for each kind of work to `growth.csv` beside it.
 
 Each number is the processor time of work of ten times the size over that of the size, both the least of several times,
 taken in turn. 10 is work that grows as its size does; 12 is the goal, and 100 is what a loop over pairs takes. No test
@@ -22,8 +22,8 @@ import pandas as pd
 import pymc as pm
 
 import pymc_dirdp as dirdp
+from benchmarks.cost import commit, ratio
 from pymc_dirdp.privacy.composition import Composition
-from tests.benchmarks.cost import commit, ratio
 from tests.planned import planned_sample
 
 TABLE = Path(__file__).with_suffix(".csv")

@@ -1,4 +1,4 @@
-"""What an attack sees of each mechanism: `uv run tests/benchmarks/audit_table.py`. Takes half a minute."""
+"""What an attack sees of each mechanism: `uv run benchmarks/audit_table.py`. Takes half a minute."""
 
 import time
 
