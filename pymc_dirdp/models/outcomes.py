@@ -400,14 +400,13 @@ def _aligned(
 ) -> tuple[list[Node], int | None]:
     """The stored arrays in a graph with an entry for each record, and the length that is the number of records.
 
-    If the number of records is public, these are the arrays of this length. If it is private, nothing may depend on
-    other lengths that equal it by chance. An array then has an entry for each record if the graph has a fixed length
-    unless the length of that array is unknown. For the same reason, a length in the graph is the number of records only
-    if the graph has a fixed length otherwise. It is None if there is no such length.
+    Other lengths may equal the number of records by chance, such as that of the questions. So a length in the graph is
+    the number of records only if the graph has a fixed length otherwise. It is None if there is no such length. If the
+    number of records is public, the arrays are those of this length. If it is private, nothing may depend on what
+    equals it: an array then has an entry for each record if the graph has a fixed length unless the length of that
+    array is unknown.
     """
     arrays = n_row_arrays(ancestors([log_p]), n, rv)
-    if options.records_are_public:
-        return arrays, n
     stored = [node for node in ancestors([log_p]) if is_stored(node) and node.type.ndim]
     private = [node for node in stored if node.name in options.levels]
     others = [array for array in arrays if all(array is not covariate for covariate in private)]
@@ -435,7 +434,10 @@ def _aligned(
         # A graph that has the length of a single record otherwise also fits an unknown length, but not two records.
         return has_rows(unknown, written, None) and (n > 1 or has_rows(unknown, written, 2))
 
-    written = next((length for length in (None, n) if fits(private, length)), n)
+    with_records = arrays if options.records_are_public else private
+    written = next((length for length in (None, n) if fits(with_records, length)), n)
+    if options.records_are_public:
+        return arrays, written
     if fits(private, written):
         # An array that is summed or indexed does not show whether it has an entry for each record, not even in the
         # user's own log-probability. PyMC writes the lengths of a reshape as such an array, which nothing else reads.

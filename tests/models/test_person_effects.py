@@ -138,6 +138,20 @@ def test_an_effect_of_each_person_against_all_tables(make, said):
     assert value == pytest.approx(by_hand(private, p[None], [5]), rel=1e-10)
 
 
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_as_many_questions_as_people_are_no_records(adjacency):
+    """Found by use: the length of the difficulties was taken for the number of people, and the model was refused."""
+    with pm.Model(coords={"person": range(2), "item": range(2)}) as model:
+        asked(ability()[:, None] - pm.Normal("difficulty", dims="item"), observed=ANSWERS[:2])
+    size = {"n_prior": 2} if adjacency == "add-remove" else {}
+    private = dirdp.private_model(PURE, model, unit="person", adjacency=adjacency, **size)
+    value, free = likelihood(private)(nearby(private))
+    p = combinations(free["mean"], free["sigma"], free["difficulty"])
+    if adjacency == "replace-one":
+        assert value == pytest.approx(by_hand(private, p[None], [2]), rel=1e-10)
+    assert np.isfinite(value)
+
+
 def test_a_single_entry_is_no_effect_of_a_single_person():
     with pm.Model() as model:
         pm.Bernoulli("y", logit_p=pm.Normal("b", shape=1), observed=[1])
