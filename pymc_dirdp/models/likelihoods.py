@@ -126,7 +126,7 @@ def refuse_uncertain_prior(name: str, argument: Node, model: pm.Model, public: C
             if variable.name not in public:
                 raise as_question(
                     refusal("prior of data", name, source=variable.name),
-                    *([Answer({"public": (variable.name,)})] if variable.name else []),
+                    *([Answer({"public": (variable.name,)})] if variable in model.data_vars else []),
                 )
         elif variable.owner is None and not isinstance(variable, Constant | SharedVariable):
             raise refusal("free input", name)

@@ -88,7 +88,8 @@ REFUSALS = MappingProxyType(
         ),
         "prior of data": Refusal(
             "has a prior that depends on the data {source!r}",
-            "Write the prior as numbers, or add public=[{source!r}] if anybody may know these data.",
+            "Write the prior as numbers, or make the data a pm.Data and add public=[{source!r}] if anybody may know "
+            "them.",
         ),
         "prior of records": Refusal(
             "has a prior that depends on the data {source!r}, which hold records of people",

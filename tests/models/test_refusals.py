@@ -5,6 +5,7 @@ Refusals of what a release would say of people are in the zoo.
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 
@@ -131,6 +132,8 @@ REFUSED = [
     ("prior of data", lambda: prior(lambda a: coded(pm.Dirichlet("x", np.ones(3) * a.shape[0] * a[0]))), "'x' has"),
     ("prior of data", lambda: prior(lambda a: tossed(beta(a[0].astype("int64"), name="x"), observed=[1])), "'x' has"),
     ("prior of data", lambda: prior(lambda a: pm.BetaBinomial("x", n=5, alpha=a[0], beta=2, observed=1)), "'x' has"),
+    # No option names an array that the model does not know.
+    ("prior of data", lambda: coded(pm.Dirichlet("x", pytensor.shared(np.ones(3), name="s"))), "data a pm.Data"),
     ("free input", lambda: tossed(pm.Beta("b", 1, pt.dscalar("beta"))), "'b'"),
     ("prior shape", lambda: shaped([1.0, 2.0]), "'y'"),
     ("one category", lambda: counted(simplex(1), np.array([3])), "'p'"),
