@@ -174,6 +174,21 @@ def test_false_alarms_are_as_rare_as_stated(monkeypatch):
     assert false_alarms() > most_false(60)
 
 
+def test_no_output_is_counted_for_an_event_that_it_chose(monkeypatch):
+    """Too few false alarms come of that to be counted, so the parts are looked at."""
+    taken, part_of = set(), Seen.__getitem__
+
+    def noted(own, part):
+        if isinstance(part, slice):
+            taken.add((part.start, part.stop))
+        return part_of(own, part)
+
+    monkeypatch.setattr(Seen, "__getitem__", noted)
+    mechanism = dirdp.mechanisms.GeometricMechanism(FLAT, 2.0)
+    audit(mechanism, claim=dirdp.PureDP(epsilon=1), n=1000, random_seed=1)
+    assert taken == {(None, 100), (100, 225), (225, None)}
+
+
 def above_the_truth(repeats=60):
     """How often a bound for randomised response is above its loss, which an event attains that every attack finds."""
     rng, truth = np.random.default_rng(9), 1 / (1 + math.exp(-1))
