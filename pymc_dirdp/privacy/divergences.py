@@ -30,6 +30,8 @@ ULPS = 2.0**17
 
 That is more than the rounding error of an integral and of its density, and of a closed form that is trusted.
 """
+# Tails and densities that are 0 in doubles, or have lost their digits there, add less than this to a divergence.
+_LEAST_DELTA = 1e-305
 
 # Rényi divergences of `Gamma(a + r)` from `Gamma(a)` and back (Theory, section 3).
 
@@ -178,7 +180,7 @@ class LogitLoss:
         """Hockey-stick divergence at one `epsilon >= 0`, from above; see :meth:`deltas`."""
         with np.errstate(over="ignore"):
             delta, trusted = self._difference(epsilon, math.exp(min(epsilon, 600.0)))
-        return float(delta if trusted else self._integrate(np.array([epsilon]))[0])
+        return max(float(delta if trusted else self._integrate(np.array([epsilon]))[0]), _LEAST_DELTA)
 
     def deltas(self, epsilons: Array) -> Array:
         """Hockey-stick divergences at ascending epsilons >= 0, from above.
@@ -188,7 +190,8 @@ class LogitLoss:
         """
         with np.errstate(over="ignore", invalid="ignore"):
             deltas, trusted = self._difference(epsilons, np.exp(np.minimum(epsilons, 600.0)))
-        return np.asarray(deltas if np.all(trusted) else np.where(trusted, deltas, self._integrate(epsilons)))
+        deltas = deltas if np.all(trusted) else np.where(trusted, deltas, self._integrate(epsilons))
+        return np.maximum(deltas, _LEAST_DELTA)
 
     def _difference(
         self, epsilons: Any, factors: Any, *, large: float = 1e4, least: float = 1e-290, share: float = 1e-3
@@ -202,9 +205,7 @@ class LogitLoss:
         other = _tail(t, self.gains, self.loses + self.r)
         deltas = first - factors * other
         trusted = (deltas > share * first) & (epsilons < 600) & (other > least)
-        # A tail is 0 only if it is below this.
-        least_bound = np.where(first == 0, 1e-305, 0.0)
-        bounds = raised(np.maximum(deltas + 1e-12 * first, least_bound), ULPS)
+        bounds = raised(np.maximum(deltas + 1e-12 * first, 0.0), ULPS)
         return np.minimum(bounds, 1.0), trusted | (first == 0)
 
     # The integral of the density: everything is measured from its mode, because the distribution of a large parameter
@@ -216,7 +217,7 @@ class LogitLoss:
         return self.gains + self.r, self.loses
 
     def _integrate(self, epsilons: Array) -> Array:
-        deltas, r = np.full(len(epsilons), raised(0.0, ULPS)), self.r
+        deltas, r = np.zeros(len(epsilons)), self.r
         up, down = (
             _mean_digamma_less_log(self.gains, r, at_end=True),
             _mean_digamma_less_log(self.loses, r, at_end=False),

@@ -134,6 +134,14 @@ def test_a_parameter_that_is_huge_beside_a_small_one_is_an_infinite_one(a, b, r)
     )
 
 
+def test_deltas_do_not_rise_where_tails_are_0_in_doubles():
+    """Found by the weekly fuzzing: an integral of 1e-315 was followed by the bound of a tail that is 0."""
+    deltas = dominating_pair(np.array([1.0, 0.1]), 1.4e-4, "replace-one").delta(np.geomspace(1e-6, 1e3, 300))
+    assert deltas[0] > 1e-4
+    assert 0 < deltas[-1] < 1e-300
+    assert np.all(deltas[1:] <= deltas[:-1] * (1 + 1e-9))
+
+
 def test_delta_of_extreme_arguments():
     # No loss is bounded, so no delta is 0.
     assert 0 < DominatingPair(1.0, 1.0, 1e-8).delta(1e6) < 1e-300
