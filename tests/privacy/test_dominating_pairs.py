@@ -149,6 +149,10 @@ def test_delta_of_extreme_arguments():
     # Small parameters put mass far beyond what exp can hold.
     assert 0.1 < DominatingPair(1e-3, math.inf, 1e-2).delta(0.5) < 1
     # What is rounded up is no more than 1.
-    for pair in (DominatingPair(1e-3, 1e-3, 1e4), *(dominating_pair(np.full(2, 1e-6), 100.0, a) for a in RELATIONS)):
+    for pair in (
+        DominatingPair(1e-3, 1e-3, 1e4),
+        DominatingPair(1e5, 1e5, 1e9),
+        *(dominating_pair(np.full(2, 1e-6), 100.0, a) for a in RELATIONS),
+    ):
         assert 1 - 1e-3 < pair.delta(0.0) <= 1
         assert np.all(pair.delta(np.linspace(0, 5, 50)) <= 1)
