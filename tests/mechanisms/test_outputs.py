@@ -51,6 +51,12 @@ def test_an_output_is_read_back_from_its_facts_and_can_come_from_its_mechanism(m
         mechanism.read_output({name: [1.0] for name in output.to_dict()}, "p", n=draws, of_success=False)
 
 
+def test_integers_are_written_as_such_and_other_numbers_as_doubles():
+    for values, kind in (([2.0, 0.5], "f"), ([2.0, -3.0], "i"), ([2.0**60, 1.0], "f")):
+        written = NoisyTable({"noisy_counts": np.array(values)}).to_dict()["noisy_counts"]
+        assert (written.dtype.kind, written.tolist()) == (kind, values)
+
+
 def test_what_an_exact_sampler_cannot_have_published():
     """Numbers off its grid, and totals that are public and do not add up."""
     last = TruncatedNoiseMechanism([1, 1, 1], n_records=80, scale=2.0)
