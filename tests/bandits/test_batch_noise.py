@@ -201,14 +201,17 @@ def test_the_closed_form_is_the_sum():
             assert log_probability(z, n, MEANS, scale) == pytest.approx(expected, rel=1e-12, abs=1e-12), (z, n, scale)
 
 
-@pytest.mark.parametrize(("z", "n", "mu"), [(2999, 3000, 0.01), (-5, 2000, 0.99)])
-def test_far_from_every_likely_count_the_logarithm_keeps_its_digits(z, n, mu):
-    """Both halves are below the least double there. Oracle: 60 digits."""
+@pytest.mark.parametrize(
+    ("z", "n", "mu", "scale"),
+    [(2999, 3000, 0.01, 3), (-5, 2000, 0.99, 3), (100, 1000, 0.1, 0.3), (300, 800, 0.001, 0.1)],
+)
+def test_far_from_every_likely_count_the_logarithm_keeps_its_digits(z, n, mu, scale):
+    """Both halves are below the least double in the first two, and one in the others. Oracle: 60 digits."""
     with mpmath.workdps(60):
-        p, q = mpmath.mpf(mu), mpmath.exp(-mpmath.mpf(1) / 3)
+        p, q = mpmath.mpf(mu), mpmath.exp(-1 / mpmath.mpf(scale))
         terms = (mpmath.binomial(n, x) * p**x * (1 - p) ** (n - x) * q ** abs(z - x) for x in range(n + 1))
         expected = float(mpmath.log(mpmath.fsum(terms) * (1 - q) / (1 + q)))
-    assert log_probability(z, n, [mu], 3.0)[0] == pytest.approx(expected, rel=1e-11)
+    assert log_probability(z, n, [mu], scale)[0] == pytest.approx(expected, rel=1e-11)
 
 
 @pytest.mark.parametrize("z", [-2, 0, 7, 12, 20])
