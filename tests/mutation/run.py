@@ -1,6 +1,6 @@
 """Change the package in one place at a time, and see whether the nearest tests notice.
 
-    uv run python tests/mutation/run.py --mutants 400 --seed 36 --table tests/mutation/mutants.tsv
+    uv run python tests/mutation/run.py --mutants 400 --seed 57 --table tests/mutation/mutants.tsv
     uv run python tests/mutation/run.py accounting/entries.py accounting/budget.py --mutants 40 --seed 2
     uv run python tests/mutation/run.py accounting/entries.py --at 57
 
