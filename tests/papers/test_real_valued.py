@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import polygamma
 
 import pymc_dirdp as dirdp
@@ -61,6 +62,38 @@ def test_below_order_2_many_small_steps_can_be_worse():
     bound = RealValuedLoss(r, a, 1.0, 1.0).renyi(1.0)
     assert one_step < found <= bound
     assert bound == pytest.approx(float(polygamma(1, a)) / 2)
+
+
+def hockey_stick(epsilon, first, second):
+    p, q = stats.beta(*first), stats.beta(*second)
+    # The ratio of two Beta densities crosses a level twice at most; quad gets the kinks by a fine partition.
+    points = np.concatenate([[0], np.geomspace(1e-12, 0.5, 60), 1 - np.geomspace(0.5, 1e-12, 60)[1:], [1]])
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    low, width = points[:-1], np.diff(points)
+    x = low[:, None] + width[:, None] * (nodes + 1) / 2
+    return float(((width[:, None] * weights / 2) * np.maximum(p.pdf(x) - math.exp(epsilon) * q.pdf(x), 0)).sum())
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5])
+def test_the_exact_pair_covers_fractional_steps(epsilon):
+    """One entry grows and one falls, each by at most w, and the total may change."""
+    rng = np.random.default_rng(8)
+    alpha, r, w = np.array([1.2, 2.0]), 0.6, 0.7
+    exact = DirichletMechanism(alpha, r * w)
+    worst = 0.0
+    for _ in range(20):
+        gain, loss = rng.uniform(0, w, 2)
+        f = rng.gamma(0.5, 1.0, 2) * rng.integers(0, 2, 2)
+        first, second = r * (f + [gain, 0]) + alpha, r * (f + [0, loss]) + alpha
+        for one, other in ((first, second), (second, first)):
+            worst = max(worst, hockey_stick(epsilon, one, other))
+    assert worst <= exact.delta(epsilon) + 1e-9
+    # And it is attained by the whole weight that moves between empty cells.
+    first, second = r * np.array([w, 0]) + alpha, r * np.array([0, w]) + alpha
+    attained = max(hockey_stick(epsilon, first, second), hockey_stick(epsilon, second, first))
+    assert attained == pytest.approx(exact.delta(epsilon), rel=1e-4, abs=1e-9)
+    bound = RealValuedLoss(r, float(alpha.min()), 2 * w**2, w)
+    assert bound.delta(epsilon) >= exact.delta(epsilon)
 
 
 def test_the_other_curves_follow_from_the_divergences():
