@@ -414,7 +414,7 @@ def checked_counts(
     if array.shape != shape:
         raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
     # Both propagate NaN.
-    smallest, largest = array.min(initial=0.0), array.max(initial=0.0)
+    smallest, largest = array.min(), array.max()
     if not (math.isfinite(smallest) and math.isfinite(largest)):
         raise DataError(
             f"Some counts are missing or not finite. Write 0 for a cell without records. {missing_values()}"
