@@ -162,8 +162,8 @@ def neighbours(table, adjacency):
 
 def drawn_p_value(drawn, tables, probabilities):
     """The p-value of drawn tables, given all tables and the probability of each; neighbours in the list are pooled."""
-    place = {tuple(map(int, np.ravel(table))): i for i, table in enumerate(tables)}
-    seen = np.bincount([place[tuple(map(int, np.ravel(one)))] for one in drawn], minlength=len(tables))
+    place = {tuple(np.ravel(table).tolist()): i for i, table in enumerate(tables)}
+    seen = np.bincount([place[tuple(np.ravel(one).tolist())] for one in drawn], minlength=len(tables))
     expected = np.asarray(probabilities) * len(drawn)
     if np.any(seen[expected == 0]):
         return 0.0
@@ -178,6 +178,10 @@ def drawn_p_value(drawn, tables, probabilities):
 
 class OutOfChoicesError(Exception):
     """The choices that were made before do not suffice. Holds the probabilities of the next one."""
+
+
+class AgainError(Exception):
+    """A proposal was rejected, after which the draw starts again."""
 
 
 class Tape(Bits):
@@ -203,7 +207,10 @@ class Tape(Bits):
 
 
 def distribution(run, tape=Tape, left=Fraction(1, 100)):
-    """The probability of each answer of `run(tape)`, and what is left in branches that were not followed."""
+    """The probability of each answer of `run(tape)`, and what is left in branches that were not followed.
+
+    Where `AgainError` ends it, the answer is "again".
+    """
     heap, order, found, undecided = [(-Fraction(1), 0, ())], itertools.count(1), defaultdict(Fraction), Fraction(1)
     while heap and undecided > left:
         minus, _, choices = heapq.heappop(heap)
@@ -213,9 +220,11 @@ def distribution(run, tape=Tape, left=Fraction(1, 100)):
             for choice, p in enumerate(*more.args):
                 if p:
                     heapq.heappush(heap, (minus * p, next(order), (*choices, choice)))
-        else:
-            found[answer] -= minus
-            undecided += minus
+            continue
+        except AgainError:
+            answer = "again"
+        found[answer] -= minus
+        undecided += minus
     return found, undecided
 
 

@@ -183,24 +183,6 @@ def test_the_urn(width):
         assert not agrees(run, dirichlet_multinomial(parameters, steps), Bytes, Fraction(1, 10))
 
 
-@pytest.mark.parametrize(("weights", "steps"), [([5, 3, 900], 30), ([2, 1], 9), ([512, 3], 200)])
-def test_an_urn_reads_each_byte_once(weights, steps):
-    """In order, whichever of its parts reads it. Of several urns each starts behind the bytes of the one before."""
-
-    class Drawn(Bytes):
-        def choose(self, probabilities):
-            return int(rng.integers(len(probabilities)))
-
-    rng = np.random.default_rng(steps)
-    whole = np.array([w // 256 for w in weights], dtype=np.int64)
-    fractions = np.array([[w % 256] for w in weights], dtype=np.uint8)
-    for _ in range(20):
-        tape, counts = Drawn([]), np.zeros((3, len(weights)), dtype=np.int64)
-        done, used = _urns(tape, np.arange(len(weights))[None], 0, whole, fractions, 3, steps, counts, 0)
-        assert (done, used) == (3, tape.read)
-        assert (counts.sum(axis=1) == steps).all()
-
-
 def test_an_urn_of_many_steps_has_every_last_bit():
     """Counts modulo 4 were .12, .88, 0 and 0 for an empty table, and .065, .61, .32 and 0 for its neighbour."""
     mechanism = DirichletMechanism([1, 1], 1.0, adjacency="add-remove")

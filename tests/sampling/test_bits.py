@@ -8,17 +8,19 @@ import math
 import os
 import pickle
 import random
+import runpy
 import sys
 from fractions import Fraction
 from importlib.machinery import PathFinder
 
+import numba
 import numpy as np
 import pytest
 
 from pymc_dirdp.sampling import bits as module
-from pymc_dirdp.sampling.bits import Bits, children, chosen, generator, randomness
+from pymc_dirdp.sampling.bits import Bits, children, chosen, compiled, generator, randomness
 from pymc_dirdp.sampling.exact import urn
-from tests.oracles import distribution
+from tests.oracles import AgainError, distribution
 
 
 def take(bits, count):
@@ -110,26 +112,6 @@ class Given(Bits):
         return self._words[self._spent :]
 
 
-@pytest.mark.parametrize("n", [2, 3, 6, 64, 2**63 + 1, 2**64 - 1, 2**64, 2**64 + 1, 3 * 2**100, 2**128, 10**90])
-def test_the_largest_number_below_a_limit_and_the_next_one(n):
-    """The leading bits of the words are the number; what is not below the limit is drawn again."""
-    length = (n - 1).bit_length()
-    count = -(-length // 64)
-
-    def words_of(value):
-        # The bits that are not read are ones.
-        whole = (value + 1 << 64 * count - length) - 1
-        return [whole >> 64 * (count - 1 - i) & 2**64 - 1 for i in range(count)]
-
-    for first in (0, 1, n // 2, n - 1):
-        bits = Given(*words_of(first))
-        assert (bits.uniform(n), bits._spent) == (first, count)
-    if n < 2**length:
-        bits = Given(*words_of(n), *words_of(2**length - 1), *words_of(1))
-        assert (bits.uniform(n), bits._spent) == (1, 3 * count)
-    assert Given().uniform(1) == 0
-
-
 @pytest.mark.parametrize(("size", "other"), [(32, 2**32), (64, 2**33)])
 def test_many_uniforms_by_every_word(size, other):
     """Every word of four bits in front, for every limit: each number as often as the others, or drawn again."""
@@ -141,10 +123,7 @@ def test_many_uniforms_by_every_word(size, other):
             bits = Given(word << size - 4, 2**size - 1, 0, 0, size=size)
             values = bits.uniforms(np.array([limit, other]))
             assert values.tolist() == [leading if leading < limit else 0, other - 1]
-
-
-def test_only_what_is_not_below_its_limit_is_drawn_again():
-    """As often as it takes, and no word is used twice or passed over."""
+    # As often as it takes, and no word is used twice or passed over.
     bits = Given(5 << 61, 7 << 61, 6 << 61, 2**64 - 1, 7 << 61, 4 << 61, 6 << 61)
     assert bits.uniforms(np.array([6, 7, 5, 2**40])).tolist() == [5, 6, 4, 2**40 - 1]
     assert bits._spent == 7
@@ -172,10 +151,6 @@ def test_both_ways_of_taking_words_share_one_stream():
 # The exponential mechanism.
 
 
-class AgainError(Exception):
-    """A proposal was rejected."""
-
-
 @pytest.mark.parametrize(
     ("scores", "scale"),
     [
@@ -198,15 +173,9 @@ def test_every_choice_has_its_probability(scores, scale, monkeypatch):
             raise AgainError
         return True
 
-    def run(tape):
-        try:
-            return chosen(scores, scale, tape)
-        except AgainError:
-            return "again"
-
     monkeypatch.setattr(module, "exponential_coin", coin)
     monkeypatch.setattr(module, "_accepted", only_once)
-    found, _ = distribution(run, left=Fraction(1, 10**9))
+    found, _ = distribution(lambda tape: chosen(scores, scale, tape), left=Fraction(1, 10**9))
     accepted = 1 - found.pop("again", 0)
     weights = [math.exp((score - max(scores)) / scale) for score in scores]
     shares = [float(found[position] / accepted) for position in range(len(scores))]
@@ -273,3 +242,44 @@ def test_children_differ_from_each_other_and_from_their_parent(make):
         assert len({state[part][:2].tobytes() for state in states for part in ("seed", "counter")}) == 100
     one, other = np.random.default_rng(4), np.random.default_rng(4)
     assert [child.random() for child in children(one, 3)] == [child.random() for child in children(other, 3)]
+
+
+# Compiled code is stored on disk, and does without where nothing can be written.
+
+
+@pytest.fixture
+def double(tmp_path):
+    """A function of a file beside which compiled files may be written."""
+    file = tmp_path / "module.py"
+    file.write_text("def helper(x):\n    return x\n\n\ndef double(x):\n    return x + helper(x)\n")
+    space = runpy.run_path(str(file))
+    return space["double"], space["helper"]
+
+
+def test_what_is_compiled_once_is_found_again(double, tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    first, second = (compiled("int64(int64)", *double) for _ in range(2))
+    assert first(21) == second(21) == 42
+    assert [sum(code.stats.cache_hits.values()) for code in (first, second)] == [0, 1]
+    assert list((tmp_path / "cache").rglob("*.nbi"))
+
+
+def test_no_place_to_write(double, tmp_path, monkeypatch):
+    """Files stand where the directories would be made, which stops the superuser too."""
+    (tmp_path / "__pycache__").write_text("")
+    (tmp_path / "nowhere").write_text("")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    for place in ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(place, str(tmp_path / "nowhere" / "deeper"))
+    code = compiled("int64(int64)", *double)
+    assert code(21) == 42
+    assert type(code._cache).__name__ == "NullCache"
+
+
+def test_other_errors_of_the_compiler_are_not_hidden(monkeypatch):
+    def broken(*given, **options):
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(numba, "njit", broken)
+    with pytest.raises(RuntimeError, match="out of order"):
+        compiled("int64(int64)", lambda x: x)

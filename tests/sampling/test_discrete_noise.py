@@ -16,9 +16,8 @@ from scipy.stats import chi2
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling import discrete_noise
-from pymc_dirdp.sampling.bits import Bits, compiled, exponential_coin
+from pymc_dirdp.sampling.bits import Bits, exponential_coin
 from pymc_dirdp.sampling.discrete_noise import (
-    _uniform,
     discrete_gaussian,
     discrete_laplace,
     dyadic_above,
@@ -26,7 +25,7 @@ from pymc_dirdp.sampling.discrete_noise import (
     geometric,
     laplace,
 )
-from tests.oracles import Tape, agrees, distribution
+from tests.oracles import AgainError, Tape, agrees, distribution
 
 SCALES = [Fraction(1), Fraction(3, 2), Fraction(2, 5), Fraction(4), Fraction(1, 3)]
 VARIANCES = [Fraction(1), Fraction(5, 4), Fraction(1, 5), Fraction(9), Fraction(1, 30), Fraction(17, 3)]
@@ -47,17 +46,13 @@ class Below:
     def __lt__(self, a):
         return self.tape.coin(Fraction(min(max(a, 0), self.n), self.n))
 
-    def __le__(self, a):
-        return self < a + 1
-
     def __eq__(self, a):
         assert a == 0
         return self < 1
 
 
 @pytest.mark.parametrize(
-    "numbers",
-    [(0, 1), (1, 1), (1, 2), (2, 3), (7, 7), (1, 10**30), (1, 2, 1, 3), (2, 3, 5, 7), (10**20, 10**20, 1, 9)],
+    "numbers", [(0, 1), (1, 1), (1, 2), (2, 3), (7, 7), (1, 10**30), (1, 2, 1, 3), (2, 3, 5, 7), (10**20, 10**20, 1, 9)]
 )
 def test_the_coin_by_all_its_choices(numbers):
     a, b, c, d = (*numbers, 1, 1)[:4]
@@ -68,10 +63,6 @@ def test_the_coin_by_all_its_choices(numbers):
 
     assert agrees(run, {True: heads, False: 1 - heads}, Compared, Fraction(1, 10**11), others=True)
     assert not agrees(run, {True: heads + 1e-9}, Compared, Fraction(1, 10**11), others=True)
-
-
-class AgainError(Exception):
-    """A proposal was rejected."""
 
 
 def coin(uniform, a, b, c=1, d=1):
@@ -112,10 +103,7 @@ def of_one_proposal(draw, proposal, numbers, monkeypatch):
             patched.setattr(discrete_noise, "exponential_coin", coin if proposal else first_coin)
             if proposal:
                 patched.setattr(discrete_noise, proposal, proposed)
-            try:
-                return draw(tape.uniform, *numbers)
-            except AgainError:
-                return "again"
+            return draw(tape.uniform, *numbers)
 
     return distribution(run, left=Fraction(1, 10**5))
 
@@ -149,7 +137,9 @@ def test_noise_by_all_its_choices(draw, proposal, parameter, monkeypatch):
 
 SAMPLERS = {"laplace": discrete_laplace, "gaussian": discrete_gaussian}
 PARAMETERS = [
-    *(("laplace", scale) for scale in (Fraction(10, 3), Fraction(2, 5), Fraction(2**61), Fraction(2**62))),
+    *(("laplace", scale) for scale in (Fraction(10, 3), Fraction(2, 5), Fraction(2**62))),
+    # On both sides of powers of two, up to the largest that compiled code admits.
+    *(("laplace", Fraction(2**power + e)) for power in (8, 31, 32, 33, 61) for e in (-1, 0, 1)),
     *(("gaussian", variance) for variance in (Fraction(1, 5), Fraction(9), Fraction(100, 3), dyadic_above(1e12))),
     ("gaussian", Fraction(2**40, 2**10 + 1)),
     ("gaussian", dyadic_above(1e30)),
@@ -187,21 +177,6 @@ def test_a_draw_that_meets_the_end_of_its_words_or_the_limit_of_its_integers_sta
         assert [sampler(parameter, (300,), Bits(3)).tolist() for sampler, parameter in draws] == plain
 
 
-def test_a_compiled_number_below_a_limit_is_that_of_python():
-    """Limits on both sides of each power of two that compiled code admits, of the same words."""
-    code = compiled("UniTuple(int64, 2)(Array(uint64, 1, 'C', readonly=True), int64, int64)", _uniform)
-    for power in range(1, 62):
-        for n in {2**power - 1, 2**power, 2**power + 1} - {1}:
-            bits = Bits(n)
-            words, at = bits.ahead(400)[:400], 0
-            for _ in range(20):
-                value, at = code(words, at, n)
-                assert value == bits.uniform(n)
-            assert at == bits._spent
-            assert code(words[:0], 0, n) == (-1, 0)
-    assert discrete_noise._LIMIT > 2**61 + 1
-
-
 # Scales at the ends of the doubles, and odd arguments.
 
 
@@ -231,10 +206,6 @@ def test_numbers_that_no_double_can_hold_and_scales_that_are_nearly_0():
     assert 10**190 < max(map(abs, discrete_gaussian(huge, (20,), Bits(1)))) < 10**202
     for small in (1 / huge, dyadic_above(1e-20)):
         assert set(discrete_laplace(small, (500,), Bits(1))) == set(discrete_gaussian(small, (500,), Bits(1))) == {0}
-    # The share of zeros is that of the distribution: five standard deviations.
-    share = math.tanh(1.5)
-    seen = discrete_laplace(Fraction(1, 3), (5000,), Bits(1)).tolist().count(0)
-    assert abs(seen - 5000 * share) < 5 * math.sqrt(5000 * share * (1 - share))
 
 
 def test_shapes_and_bad_parameters():

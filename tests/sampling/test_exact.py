@@ -72,18 +72,6 @@ def test_releases_lie_on_the_grid_and_are_positive(alpha):
     assert np.array_equal(urn_counts(y, 500), synthetic_counts(alpha, 0.3, counts, steps=500, draws=4, bits=Bits(3)))
 
 
-def test_default_steps():
-    # 100 * (0.5 * 10**4 + 4)
-    assert default_steps([[1, 1], [1, 3]], 0.5, 10**4) == 500_400
-    assert default_steps([1, 1], 0.5, 0) == 10_000
-    assert default_steps([1, 1], 1.0, 10**9) == 10_000_000
-    assert default_steps([1e300, 1], 1.0, 5) == 10_000_000
-    # 50 for each category, so that the grid weighs less than 1 %.
-    assert default_steps(np.full(1000, 0.01), 0.1, 100) == 50_000
-    with pytest.raises(ArgumentError):
-        default_steps([1, 1], 1.0, -1)
-
-
 @settings(max_examples=40)
 @given(st.integers(2, 3000), st.floats(1e-6, 10), st.floats(1e-6, 3), st.integers(0, 10**6))
 def test_the_grid_weighs_less_than_one_per_cent(d, alpha, r, n_records):
@@ -98,6 +86,14 @@ def test_steps_of_a_table():
         mechanism = dirdp.mechanisms.DirichletMechanism(np.full(shape, value), r, **options)
         return mechanism.default_steps(n_records)
 
+    # 100 * (0.5 * 10**4 + 4), for the row with the larger prior.
+    assert default_steps([[1, 1], [1, 3]], 0.5, 10**4) == 500_400
+    assert default_steps([1, 1], 0.5, 0) == 10_000
+    assert default_steps([1, 1], 1.0, 10**9) == default_steps([1e300, 1], 1.0, 5) == 10_000_000
+    # 50 for each category, so that the grid weighs less than 1 %.
+    assert default_steps(np.full(1000, 0.01), 0.1, 100) == 50_000
+    with pytest.raises(ArgumentError):
+        default_steps([1, 1], 1.0, -1)
     assert steps((2, 3), 1000, 1.5, 0.5) == math.ceil(100 * (500 + 4.5))
     assert steps((2, 3), 10**9, 1.5, 0.5) == 10_000_000
     assert steps((2, 3), 3, 1.5, 0.5) == 10_000
