@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from functools import reduce
 
 import numpy as np
 import pytest
@@ -49,30 +48,6 @@ def test_logarithms_and_limits_of_large_radii(ball):
     exact = [math.log(ball.points(radius)) for radius in radii.tolist()]
     np.testing.assert_allclose(ball.log_points(radii), exact, rtol=ball.dimension * 2.0**-52)
     assert ball.mean_squares(10**9) == pytest.approx(ball.mean_square * 1e18, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("cells", "records", "scale"),
-    [((2, 3), (1, 1), 0.8), ((2, 2, 2), (1, 2, 6), 0.3)],
-)
-@pytest.mark.parametrize("zero_sum", [True, False])
-def test_the_mixture_over_the_radius_is_the_weight_of_the_norm(cells, records, scale, zero_sum):
-    balls = tuple(Ball(d, zero_sum) for d in cells)
-    distribution = JointBalls(balls, records, scale)
-    radii, logs, weights = distribution.listed
-    assert np.exp(logs).sum() == pytest.approx(1, rel=1e-12)
-    for norms in itertools.product(range(4), repeat=len(cells)):
-        possible = np.all([n <= distribution.limits(m, radii) for n, m in zip(norms, records, strict=True)], axis=0)
-        largest = max(n / m for n, m in zip(norms, records, strict=True))
-        assert np.logaddexp.reduce(weights[possible]) == pytest.approx(
-            -largest / scale - distribution.log_normaliser, abs=1e-11
-        )
-    # The normaliser and the variances by sums over norms: a list on each shell, and how many there are.
-    reach = math.ceil(max(records) * scale * 60)
-    shells = [np.diff([0, *(ball.points(r) for r in range(reach + 1))]).astype(float) for ball in balls]
-    largest = reduce(np.maximum, np.ix_(*(np.arange(reach + 1) / m for m in records)))
-    mass = np.exp(-largest / scale) * math.prod(one.reshape(-1, *[1] * k) for k, one in enumerate(reversed(shells)))
-    assert math.log(mass.sum()) == pytest.approx(distribution.log_normaliser, abs=1e-10)
 
 
 def test_many_radii_are_not_listed():
