@@ -6,7 +6,7 @@ import runpy
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,9 @@ from scipy.stats import binom
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
-from pymc_dirdp.mechanisms.joint import JointTableMechanism, ZeroSumJointTableMechanism
+from pymc_dirdp.mechanisms.gaussian import DiscreteGaussian, DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.geometric import Geometric, GeometricMechanism, ZeroSumGeometric, ZeroSumGeometricMechanism
+from pymc_dirdp.mechanisms.joint import JointNoise, JointTableMechanism, ZeroSumJointTableMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.papers.hellinger import HellingerMechanism
@@ -46,71 +46,72 @@ def delta_of(losses, epsilon):
     return math.fsum(mass * np.maximum(-np.expm1(np.minimum(epsilon - loss, 700)), 0))
 
 
-def integer_noise(mechanism, *change):
-    """Of independent cells: losses are multiples of a unit, so those of two cells are convolved."""
-    k, distribution, unit = np.arange(-400, 401), np.ones(1), 1.0
-    for shift in filter(None, change):
-        if hasattr(mechanism, "scale"):
-            mass, t, unit = np.exp(-np.abs(k) / mechanism.scale), np.abs(k - shift) - np.abs(k), 1 / mechanism.scale
-        else:
-            s = float(mechanism.variance)
-            mass, t, unit = np.exp(-(k**2) / (2 * s)), shift**2 - 2 * shift * k, 1 / (2 * s)
-        n = int(np.abs(t).max())
-        cell = np.bincount(t + n, weights=mass / mass.sum(), minlength=2 * n + 1)
-        distribution = np.convolve(distribution, cell)
-    return distribution, unit * (np.arange(len(distribution)) - len(distribution) // 2)
+def losses_of(weight, z, change, least=0.0):
+    """The masses and the losses, each once, of noise with these log-weights where counts change so."""
+    weights = weight(z)
+    mass, loss = np.exp(weights - np.logaddexp.reduce(weights)), weights - weight(z - change)
+    return merged(mass[mass > least], loss[mass > least])
 
 
-def zero_sum_noise(mechanism, *change):
-    """Of blocks that add up to 0, which are rows or the whole table."""
-    mass, loss = np.ones(1), np.zeros(1)
-    each = "each" in mechanism.contribution.axes
-    for block in np.reshape(change, (mechanism.prior.shape[0] if each else 1, -1)):
-        if block.any():
-            more, losses = zero_sum_block(mechanism.scale, tuple(sorted(block.tolist())))
-            mass, loss = np.multiply.outer(mass, more).ravel(), np.add.outer(loss, losses).ravel()
-    return mass, loss
+def merged(mass, loss):
+    loss, place = np.unique(np.round(loss, 12), return_inverse=True)
+    return np.bincount(place, weights=mass), loss
+
+
+def both(one, other):
+    return merged(np.multiply.outer(one[0], other[0]).ravel(), np.add.outer(one[1], other[1]).ravel())
+
+
+@lru_cache(maxsize=4)
+def lists(blocks, reach, zero_sum):
+    """All noise in blocks of these numbers of cells, of which none has a larger norm."""
+    tables = []
+    for cells in blocks:
+        z = np.indices([2 * reach + 1] * (cells - zero_sum)).reshape(cells - zero_sum, -1).T - reach
+        z = np.column_stack([z, -z.sum(axis=1)]) if zero_sum else z
+        tables.append(z[np.abs(z).sum(axis=1) <= (1 + zero_sum) * reach])
+    places = np.indices([len(z) for z in tables]).reshape(len(tables), -1)
+    return np.concatenate([z[place] for z, place in zip(tables, places, strict=True)], axis=1)
+
+
+def largest_norm(noise, z):
+    """Of the blocks of joint noise."""
+    blocks = np.split(np.abs(z), np.cumsum(noise.cells)[:-1], axis=1)
+    return np.max([block.sum(axis=1) / m for block, m in zip(blocks, noise.records, strict=True)], axis=0)
+
+
+# The logarithm of the weight of each list, and how far lists go.
+DEFINITIONS = {
+    Geometric: (lambda noise, z: -np.abs(z).sum(axis=1) / noise.scale, lambda noise: 400),
+    ZeroSumGeometric: (
+        lambda noise, z: -np.abs(z).sum(axis=1) / noise.scale,
+        lambda noise: math.ceil(20 * noise.scale),
+    ),
+    DiscreteGaussian: (lambda noise, z: -(z**2).sum(axis=1) / (2 * float(noise.variance)), lambda noise: 400),
+    OWN.noise_type: (
+        lambda noise, z: binom.logpmf(z + noise.coins / 2, noise.coins, 0.5).sum(axis=1),
+        lambda noise: int(noise.coins / 2),
+    ),
+    JointNoise: (
+        lambda noise, z: -largest_norm(noise, z) / (1 + noise.zero_sum) / noise.scale,
+        lambda noise: math.ceil(35 * noise.scale * max(noise.records)),
+    ),
+}
 
 
 @lru_cache(maxsize=1000)
-def zero_sum_block(scale, shifts):
-    reach = np.arange(-math.ceil(15 * scale), math.ceil(15 * scale) + 1)
-    some = np.stack(np.meshgrid(*[reach] * (len(shifts) - 1), indexing="ij"), axis=-1).reshape(-1, len(shifts) - 1)
-    z = np.column_stack([some, -some.sum(axis=1)])
-    mass = np.exp(-np.abs(z).sum(axis=1) / scale)
-    loss, most = np.abs(z + np.array(shifts)).sum(axis=1) - np.abs(z).sum(axis=1), sum(map(abs, shifts))
-    return np.bincount(loss + most, weights=mass / mass.sum()), (np.arange(2 * most + 1) - most) / scale
+def losses_of_list(noise, change, least):
+    weight, reach = DEFINITIONS[type(noise)]
+    blocks = noise.cells if isinstance(noise, JointNoise) else (len(change),)
+    zero_sum = isinstance(noise, ZeroSumGeometric) or (isinstance(noise, JointNoise) and noise.zero_sum)
+    return losses_of(partial(weight, noise), lists(blocks, reach(noise), zero_sum), np.array(change), least)
 
 
-def joint_noise(mechanism, *change):
-    """Of blocks whose largest norm counts."""
-    (cells, m), *others = mechanism.own_blocks
-    reach = math.ceil(35 * mechanism.scale * m)
-    zero_sum = mechanism.noise.zero_sum
-    free, half = cells - zero_sum, 1 + zero_sum
-    lists = np.stack(np.meshgrid(*[np.arange(-reach, reach + 1)] * free, indexing="ij"), axis=-1).reshape(-1, free)
-    if zero_sum:
-        lists = np.column_stack([lists, -lists.sum(axis=1)])
-    lists = lists[np.abs(lists).sum(axis=1) <= half * reach]
-    sizes = [
-        [np.abs(lists + shift).sum(axis=1) / (half * m) for shift in (0, part)]
-        for part in np.reshape(change, (1 + len(others), cells))
-    ]
-    first, second = sizes[0]
-    for one, other in sizes[1:]:
-        first, second = (np.maximum.outer(of, more).ravel() for of, more in ((first, one), (second, other)))
-    mass = np.exp(-first / mechanism.scale)
-    return mass / mass.sum(), (second - first) / mechanism.scale
-
-
-def binomial_noise(mechanism, *change):
-    """From the masses of SciPy; the loss is infinite where one data set alone has an outcome."""
-    n, p, q = int(mechanism.coins), np.ones(1), np.ones(1)
-    seen = np.arange(-3, n + 4)
-    for shift in filter(None, change):
-        p, q = (np.outer(one, binom.pmf(seen - s, n, 0.5)).ravel() for one, s in ((p, shift), (q, 0)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return p[p > 0], np.log(p[p > 0] / q[p > 0])
+def noise_losses(noise, change, least=0.0):
+    """Of all lists that change; noise below a mass of `least` is left out."""
+    together = {JointNoise: len(change), ZeroSumGeometric: getattr(noise, "cells", 1)}.get(type(noise), 1)
+    changes = [tuple(map(round, one)) for one in np.reshape(change, (-1, together)).tolist() if any(one)]
+    return reduce(both, [losses_of_list(noise, one, least) for one in changes], (np.ones(1), np.zeros(1)))
 
 
 def outcomes(mechanism, x, y):
@@ -150,28 +151,19 @@ def dirichlet(alpha, r, **options):
     )
 
 
-def noise(kind, losses, shape, parameter, **options):
+def noise(kind, shape, parameter, **options):
     """Counts with integer noise; the distribution of the noise is the same for all data, so only a change matters."""
     mechanism = kind(np.ones(shape), parameter, **options)
     people = {"adjacency": mechanism.adjacency, "contribution": mechanism.contribution}
     return Subject(
         mechanism,
         lambda target: kind.for_guarantee(target, prior=mechanism.prior, **people),
-        lambda m, x, y: losses(m, *(x - y).tolist()),
+        lambda m, x, y: noise_losses(m.noise, x - y),
     )
 
 
-geometric = partial(noise, GeometricMechanism, integer_noise)
-discrete_gaussian = partial(noise, DiscreteGaussianMechanism, integer_noise)
-zero_sum = partial(noise, ZeroSumGeometricMechanism, zero_sum_noise)
-
-
-def joint(kind, shape, scale, **options):
-    return noise(kind, joint_noise, shape, scale, **options)
-
-
 def binomial(shape, coins, **options):
-    return replace(noise(OWN, binomial_noise, shape, coins, **options), coarse=0.5, keeps=(ApproxDP,))
+    return replace(noise(OWN, shape, coins, **options), coarse=0.5, keeps=(ApproxDP,))
 
 
 def whole(kind, prior, n_records, number, **options):
@@ -200,26 +192,30 @@ SUBJECTS = {
     "truncated laplace of three": whole(
         TruncatedNoiseMechanism, [1.0, 1.0, 1.0], 4, 2.0, noise_kind="laplace", total="printed"
     ),
-    "geometric add-remove": geometric((3,), 0.3, adjacency="add-remove"),
-    "geometric two records": replace(geometric((3,), 4.0, contribution=2), attained=0.8),
+    "geometric add-remove": noise(GeometricMechanism, (3,), 0.3, adjacency="add-remove"),
+    "geometric two records": replace(noise(GeometricMechanism, (3,), 4.0, contribution=2), attained=0.8),
     "geometric survey of two add-remove": replace(
-        geometric((2, 2), 4.0, contribution=TWICE, adjacency="add-remove"), attained=0.8
+        noise(GeometricMechanism, (2, 2), 4.0, contribution=TWICE, adjacency="add-remove"), attained=0.8
     ),
-    "zero-sum of two": zero_sum((2,), 4.0, contribution=3),
-    "zero-sum two records": replace(zero_sum((3,), 4.0, contribution=2), attained=0.95),
-    "zero-sum survey of two": replace(zero_sum((2, 3), 4.0, contribution=TWICE), attained=0.95),
-    "joint survey": joint(ZeroSumJointTableMechanism, (2, 3), 0.3, contribution=SURVEY),
-    "joint survey of two": joint(ZeroSumJointTableMechanism, (3, 2), 0.25, contribution=TWICE),
-    "joint survey of two add-remove": joint(
+    "zero-sum of two": noise(ZeroSumGeometricMechanism, (2,), 4.0, contribution=3),
+    "zero-sum two records": replace(noise(ZeroSumGeometricMechanism, (3,), 4.0, contribution=2), attained=0.95),
+    "zero-sum survey of two": replace(noise(ZeroSumGeometricMechanism, (2, 3), 4.0, contribution=TWICE), attained=0.95),
+    "joint survey": noise(ZeroSumJointTableMechanism, (2, 3), 0.3, contribution=SURVEY),
+    "joint survey of two": noise(ZeroSumJointTableMechanism, (3, 2), 0.25, contribution=TWICE),
+    "joint survey of two add-remove": noise(
         JointTableMechanism, (2, 2), 0.15, contribution=TWICE, adjacency="add-remove"
     ),
     "joint survey with private totals": replace(
-        joint(JointTableMechanism, (2, 2), 0.3, contribution=SURVEY), attained=0.7
+        noise(JointTableMechanism, (2, 2), 0.3, contribution=SURVEY), attained=0.7
     ),
-    "discrete gaussian small": discrete_gaussian((2, 2), 0.6),
-    "discrete gaussian survey add-remove": discrete_gaussian((2, 2), 1.1, contribution=SURVEY, adjacency="add-remove"),
-    "discrete gaussian two records": replace(discrete_gaussian((3,), 2.2, contribution=2), attained=0.7),
-    "discrete gaussian survey of two": replace(discrete_gaussian((2, 2), 4.0, contribution=TWICE), attained=0.6),
+    "discrete gaussian small": noise(DiscreteGaussianMechanism, (2, 2), 0.6),
+    "discrete gaussian survey add-remove": noise(
+        DiscreteGaussianMechanism, (2, 2), 1.1, contribution=SURVEY, adjacency="add-remove"
+    ),
+    "discrete gaussian two records": replace(noise(DiscreteGaussianMechanism, (3,), 2.2, contribution=2), attained=0.7),
+    "discrete gaussian survey of two": replace(
+        noise(DiscreteGaussianMechanism, (2, 2), 4.0, contribution=TWICE), attained=0.6
+    ),
     "flat": dirichlet([1.0, 1.0, 1.0], 0.2),
     "uneven": dirichlet([0.3, 2.0], 0.1),
     "rows": dirichlet([[1.0, 0.6], [2.0, 0.5]], 0.15),
@@ -246,23 +242,27 @@ ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-6, 50, 12)])
 EPSILONS = np.linspace(0, 6, 25)
 
 
-def changes(mechanism):
-    """All that one person can change: in every block gains and losses of at most so many records, anywhere."""
-    unit, shape = mechanism.contribution, mechanism.prior.shape
-    blocks = unit.blocks(shape)
-    cells = math.prod(shape) // blocks
-    contributions = [
+def changes_of_block(cells, records, *, replaced, equal):
+    """Gains and losses of at most so many records in so many cells; `equal` if their sum does not change."""
+    gains = [
         np.bincount(data, minlength=cells)
-        for m in range(unit.records + 1)
+        for m in range(records + 1)
         for data in itertools.combinations_with_replacement(range(cells), m)
     ]
-    lost = contributions if mechanism.adjacency == "replace-one" else [np.zeros(cells, dtype=int)]
+    pairs = itertools.product(gains, gains if replaced else gains[:1])
+    found = (gained - lost for gained, lost in pairs if gained.sum() == lost.sum() or not equal)
+    return list({tuple(change): change for change in found}.values())
+
+
+def changes(mechanism):
+    """All that one person can change in the blocks of a table."""
+    unit, shape = mechanism.contribution, mechanism.prior.shape
+    blocks, replaced = unit.blocks(shape), mechanism.adjacency == "replace-one"
     # Numbers of records that are published do not change.
-    positive = getattr(mechanism, "needs_public_totals", False)
-    pairs = [(gained, gone) for gained in contributions for gone in lost if gained.sum() == gone.sum() or not positive]
+    equal = getattr(mechanism, "needs_public_totals", False)
+    one = changes_of_block(math.prod(shape) // blocks, unit.records, replaced=replaced, equal=equal)
     # Every cell of a block has the same noise, and every block, so a change is as good as any permutation of it.
-    in_a_block = sorted({tuple(sorted((gained - gone).tolist())) for gained, gone in pairs})
-    whole = itertools.combinations_with_replacement(in_a_block, blocks)
+    whole = itertools.combinations_with_replacement(sorted({tuple(sorted(change.tolist())) for change in one}), blocks)
     yield from (change for change in map(np.concatenate, whole) if change.any())
 
 

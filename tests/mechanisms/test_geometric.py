@@ -3,8 +3,8 @@
 import itertools
 import math
 from fractions import Fraction
+from functools import reduce
 
-import mpmath as mp
 import numpy as np
 import pytest
 from least_error import least_error
@@ -12,12 +12,7 @@ from scipy.special import rel_entr
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.rows import RowPosterior
-from pymc_dirdp.mechanisms.geometric import (
-    Geometric,
-    GeometricMechanism,
-    ZeroSumGeometric,
-    ZeroSumGeometricMechanism,
-)
+from pymc_dirdp.mechanisms.geometric import Geometric, GeometricMechanism, ZeroSumGeometric, ZeroSumGeometricMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
@@ -26,23 +21,18 @@ from pymc_dirdp.privacy.people import Contribution
 
 @pytest.mark.parametrize(("scale", "cells"), [(0.2, 3), (1.5, 1)])
 def test_the_noise_of_some_cells_goes_no_further_than_is_looked(scale, cells):
-    """Exact sums of the tail, with 60 digits: beyond the reach there is a probability below 2 exp(-60)."""
+    """Sums of the tail, whose terms are positive: beyond the reach there is a probability below 2 exp(-60)."""
     reach = math.floor(Geometric(scale).sum_reach(cells))
     # Some cells of noise that adds up to 0 have smaller sums.
     assert ZeroSumGeometric(scale, 9).sum_reach(cells) == Geometric(scale).sum_reach(cells)
-    with mp.workdps(60):
-        q = mp.exp(-1 / mp.mpf(scale))
-        one = {z: (1 - q) / (1 + q) * q ** abs(z) for z in range(-reach, reach + 1)}
-        # What the list leaves out of one cell is counted in full, for every cell.
-        beyond = cells * 2 * q ** (reach + 1) / (1 + q)
-        distribution = {0: mp.mpf(1)}
-        for _ in range(cells):
-            distribution = {
-                z: mp.fsum(one[z - x] * p for x, p in distribution.items() if z - x in one)
-                for z in range(-reach - max(distribution), reach + max(distribution) + 1)
-            }
-        beyond += mp.fsum(p for z, p in distribution.items() if abs(z) > reach)
-        assert beyond < 2 * mp.exp(-60)
+    q, z = math.exp(-1 / scale), np.arange(-2 * reach, 2 * reach + 1)
+    one = (1 - q) / (1 + q) * q ** np.abs(z)
+    total = reduce(np.convolve, [one] * cells)
+    # What the list leaves out of one cell is counted in full, for every cell.
+    beyond = total[np.abs(np.arange(total.size) - total.size // 2) > reach].sum() + cells * 2 * q ** (2 * reach) / (
+        1 + q
+    )
+    assert beyond < 2 * math.exp(-60)
 
 
 @pytest.mark.parametrize("sampler", ["exact", "fast"])
@@ -71,9 +61,6 @@ def test_a_loose_guarantee_is_finite_and_true(epsilon):
     mechanism = GeometricMechanism.for_guarantee(PureDP(epsilon=epsilon), prior=[1, 1])
     assert epsilon * (1 - 1e-9) < mechanism.pure_epsilon <= epsilon
     assert Fraction(mechanism.pure_epsilon) >= 2 / Fraction(mechanism.scale)
-    for scale in (1e-305, 1e305):
-        with pytest.raises(ArgumentError, match="between"):
-            GeometricMechanism([1, 1], scale)
 
 
 def test_curves_are_those_of_the_scale_that_is_used():
@@ -86,12 +73,6 @@ def test_curves_are_those_of_the_scale_that_is_used():
 
 
 # Noise that adds up to 0.
-
-
-def listed(cells, reach):
-    """All integers within reach that add up to 0."""
-    some = itertools.product(range(-reach, reach + 1), repeat=cells - 1)
-    return np.array([(*z, -sum(z)) for z in some])
 
 
 def test_two_cells_with_estimate_are_the_optimum_of_all_mechanisms():
@@ -161,7 +142,8 @@ def test_extreme_scales(scale):
 
 
 def test_the_distributions_that_audits_look_at_and_what_is_refused():
-    mechanism, z = ZeroSumGeometricMechanism(np.ones(3), 3.0), listed(3, 55)
+    mechanism = ZeroSumGeometricMechanism(np.ones(3), 3.0)
+    z = np.array([(i, j, -i - j) for i, j in itertools.product(range(-55, 56), repeat=2)])
     mass = np.exp(-np.abs(z).sum(axis=1) / mechanism.scale)
     loss = (np.abs(z + [2, -1, -1]).sum(axis=1) - np.abs(z).sum(axis=1)) / mechanism.scale
     found = mechanism.output_distributions(np.array([2.0, 0, 0]), np.array([0.0, 1, 1]))
@@ -173,6 +155,6 @@ def test_the_distributions_that_audits_look_at_and_what_is_refused():
     with pytest.raises(ArgumentError, match="Use GeometricMechanism"):
         ZeroSumGeometricMechanism([1.0, 1.0], 2.0, adjacency="add-remove")
     # Clipping noise of a larger scale would change what it adds up to.
-    for scale in (1e-305, 2.0**990):
+    for kind, scale in itertools.product((ZeroSumGeometricMechanism, GeometricMechanism), (1e-305, 2.0**1002)):
         with pytest.raises(ArgumentError, match=r"scale.*between"):
-            ZeroSumGeometricMechanism([1.0, 1.0], scale)
+            kind([1.0, 1.0], scale)

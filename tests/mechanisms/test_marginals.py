@@ -10,10 +10,9 @@ import pytest
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussian
-from pymc_dirdp.mechanisms.geometric import ZeroSumGeometric
 from pymc_dirdp.mechanisms.marginals import MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.privacy.people import Contribution
-from tests.mechanisms.test_contract import delta_of, integer_noise, zero_sum_block
+from tests.mechanisms.test_contract import both, delta_of, noise_losses
 
 SHAPE, MARGINALS = (2, 3), ((0,), (1,), (0, 1))
 EPSILONS = (0.0, 0.4, 1.1)
@@ -27,28 +26,10 @@ def flat(mechanism, counts):
     return [marginal.ravel() for marginal in mechanism.marginals_of(counts)]
 
 
-def listed(part, change):
-    """The losses of one noisy marginal whose counts change, and their probabilities."""
-    shifts = tuple(map(round, change.tolist()))
-    zero_sum = isinstance(part, ZeroSumGeometric)
-    mass, loss = zero_sum_block(part.scale, shifts) if zero_sum else integer_noise(part, *shifts)
-    # What is left out weighs less than 1e-15.
-    return merged(loss[mass > 1e-19], mass[mass > 1e-19])
-
-
-def merged(loss, mass):
-    """Equal losses once, in rising order."""
-    values, where = np.unique(np.round(loss, 11), return_inverse=True)
-    return values, np.bincount(where, weights=mass)
-
-
-def both(one, other):
-    return merged(np.add.outer(one[0], other[0]).ravel(), np.multiply.outer(one[1], other[1]).ravel())
-
-
 def exact_delta(parts, changes, epsilon):
-    loss, mass = reduce(both, [listed(part, change) for part, change in zip(parts, changes, strict=True)])
-    return delta_of((mass, loss), epsilon)
+    """What is left out weighs less than 1e-15."""
+    losses = [noise_losses(part, change, least=1e-19) for part, change in zip(parts, changes, strict=True)]
+    return delta_of(reduce(both, losses), epsilon)
 
 
 def marginals(sigmas, noise="gaussian", **options):
@@ -75,21 +56,14 @@ TIED = {
 for name, (kinds, shape, some, records) in TIED.items():
     for noise, adjacency in (("gaussian", "replace-one"), ("geometric", "replace-one"), ("gaussian", "add-remove")):
         # Losses of marginals with the same noise are on one lattice, so that they can be listed.
+        unit = {"adjacency": adjacency, "contribution": Contribution(records, kinds)}
         CASES[f"{name}, {noise}, {adjacency}"] = MarginalsMechanism(
-            np.ones(shape),
-            some,
-            [2.0] * len(some),
-            noise,
-            adjacency=adjacency,
-            contribution=Contribution(records, kinds),
+            np.ones(shape), some, [2.0] * len(some), noise, **unit
         )
 
 
 def people(shape, kinds, records):
-    """All that one person may hold, where the records lie in blocks: a table of counts each, and the person's own row.
-
-    In each block there are exactly so many records.
-    """
+    """For each row of a person's own: all tables of one person with exactly so many records in each block."""
     indices = [range(n) for n in shape[:-1]]
     for own in itertools.product(*(i if kind == "own" else [None] for i, kind in zip(indices, kinds, strict=True))):
         along = [
@@ -142,9 +116,7 @@ def test_a_marginal_that_no_neighbour_changes_costs_nothing():
     for kind in ("each", "own"):
         assert half_rho("replace-one", ((0,),), kind) == 0
         assert half_rho("add-remove", kind=kind) > half_rho("add-remove", ((0, 1),), kind)
-
-
-def test_divergences_are_those_of_the_sum_of_the_precisions():
+    # The precisions of all others add up.
     mechanism = CASES["gaussian"]
     each = [2 / (2 * float(part.variance)) for part in noises(mechanism)]
     assert mechanism.rho(math.inf) == pytest.approx(sum(each), rel=1e-14)
@@ -173,9 +145,8 @@ def test_one_release_has_the_shapes_of_its_marginals_and_one_seed():
     found = mechanism.release(counts, random_seed=3)
     shapes = {"noisy_counts_0": (2,), "noisy_counts_1": (3,), "noisy_counts_0_1": (2, 3)}
     assert {name: noisy.shape for name, noisy in found.items()} == shapes
-    output = mechanism.draw(counts, 1, sampler="exact", random_seed=3)
-    assert all(np.array_equal(found[name], output.published[name]) for name in found)
-    assert output.values.shape == (1, 11)
+    again = mechanism.draw(counts, 1, sampler="exact", random_seed=3).values
+    np.testing.assert_array_equal(again, [np.concatenate([noisy.ravel() for noisy in found.values()])])
     assert any(not np.array_equal(found[name], noisy) for name, noisy in mechanism.release(counts).items())
     # Two marginals of one shape, and a seed: their noise differs nevertheless.
     square = MarginalsMechanism(np.ones((9, 9)), ((0,), (1,)), (5.0, 5.0))
@@ -226,18 +197,20 @@ def test_what_is_no_mechanism_is_refused(facts, message):
 
 
 @pytest.mark.parametrize(
-    "facts",
+    ("name", "wrong"),
     [
-        *({"marginals": wrong} for wrong in ([["0"]], [0], [[True]], [[0.0]], "0", {"0": 1}, None)),
-        *({"noise_parameters": wrong} for wrong in (["1"], [1], [True], [None], 1.0, "1", None)),
+        ("marginals", ([["0"]], [0], [[True]], [[0.0]], "0", {"0": 1}, None)),
+        ("noise_parameters", (["1"], [1], [True], [None], 1.0, "1", None)),
     ],
+    ids=["marginals", "parameters"],
 )
-def test_lists_of_a_text_hold_numbers_of_the_annotated_types(facts):
+def test_lists_of_a_text_hold_numbers_of_the_annotated_types(name, wrong):
     given = {"noise": "gaussian", "marginals": [[0]], "noise_parameters": [1.0]}
     table = {"prior": np.ones(SHAPE), "adjacency": "replace-one", "contribution": Contribution.of(1)}
     assert MarginalsMechanism.of_table(given, **table).marginals == ((0,),)
-    with pytest.raises(ArgumentError, match="of the wrong type"):
-        MarginalsMechanism.of_table(given | facts, **table)
+    for value in wrong:
+        with pytest.raises(ArgumentError, match="of the wrong type"):
+            MarginalsMechanism.of_table(given | {name: value}, **table)
 
 
 def test_a_stronger_one_and_what_has_no_rows():

@@ -18,23 +18,23 @@ from pymc_dirdp.texts.codec import facts_of, value_of
 from tests.oracles import neighbours, tables_of
 
 LENGTHS = (2, 3, 2)
-KINDS = (
-    ApproxDP(epsilon=1.0, delta=1e-6),
-    PureDP(epsilon=1.0),
-    ZeroCDP(rho=0.05),
-    RenyiDP(order=8.0, epsilon=0.5),
-    TruncatedCDP(rho=0.05, omega=10.0),
-)
+KINDS = [ApproxDP(epsilon=1.0, delta=1e-6), PureDP(epsilon=1.0), ZeroCDP(rho=0.05)]
+KINDS += [RenyiDP(order=8.0, epsilon=0.5), TruncatedCDP(rho=0.05, omega=10.0)]
 ADJACENCIES = ("replace-one", "add-remove")
 
 
 @pytest.mark.parametrize("guarantee", KINDS, ids=lambda kind: type(kind).__name__)
 @pytest.mark.parametrize(("adjacency", "contribution"), [("add-remove", 1), ("replace-one", 3)])
 def test_the_least_noise_that_keeps_a_guarantee(guarantee, contribution, adjacency):
-    mechanism = PairsMechanism.for_guarantee(guarantee, LENGTHS, adjacency=adjacency, contribution=contribution)
+    people = {"adjacency": adjacency, "contribution": contribution}
+    mechanism = PairsMechanism.for_guarantee(guarantee, LENGTHS, **people)
     assert mechanism.satisfies(guarantee)
     assert not replace(mechanism, parameter=mechanism.parameter * (1 - 1e-4)).satisfies(guarantee)
     assert value_of(PairsMechanism, facts_of(mechanism)) == mechanism
+    # What was chosen before leaves less.
+    before = [(BoundedRange(0.3), 1)]
+    after = PairsMechanism.for_guarantee(guarantee, LENGTHS, **people, before=before)
+    assert after.parameter > 1.02 * mechanism.parameter
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
@@ -79,14 +79,6 @@ def test_all_neighbours_of_tiny_tables_by_brute_force(lengths, adjacency):
         assert max(deltas) * (1 - 1e-12) <= mechanism.delta(epsilon) <= max(deltas) * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-def test_what_was_chosen_before_leaves_less(adjacency):
-    guarantee, before = ApproxDP(epsilon=1.0, delta=1e-6), BoundedRange(0.3)
-    alone = PairsMechanism.for_guarantee(guarantee, LENGTHS, adjacency=adjacency)
-    after = PairsMechanism.for_guarantee(guarantee, LENGTHS, adjacency=adjacency, before=[(before, 1)])
-    assert after.parameter > 1.02 * alone.parameter
-
-
 @pytest.mark.parametrize("noise", ["gaussian", "geometric"])
 def test_noisy_counts_have_the_variance_that_they_say(noise):
     mechanism = PairsMechanism([60, 50], 8.0, noise)
@@ -123,9 +115,6 @@ def test_counts_are_added_exactly_however_large_they_are():
 def test_odd_arguments(change, says):
     with pytest.raises(ArgumentError, match=says):
         replace(PairsMechanism(LENGTHS, 10.0), **change)
-
-
-def test_a_guarantee_that_hides_everything_is_refused():
     with pytest.raises(UnattainableError, match="No noise up to"):
         PairsMechanism.for_guarantee(PureDP(epsilon=1e-18), LENGTHS)
 
