@@ -311,7 +311,6 @@ def read_records(rv: Node, shape: tuple[int, ...], model: pm.Model, inputs: Inpu
     questions = (*batch[:axis], *batch[axis + 1 :])
     # The axis of people comes first. A variable with one axis of observations has one question.
     value = pt.tensor(dtype=rv.type.dtype, shape=(*batch[axis : axis + 1], *questions, *shape[len(batch) :]))
-    value.name = f"{name}_value"
     log_p: Any = log_probability(
         rv, pt.moveaxis(value, 0, axis) if questions else value, model, inputs, axis if batch else None
     )
@@ -656,7 +655,7 @@ def _with_length(
     from its inputs, so that the shapes of all nodes follow.
     """
     n, rows = lengths
-    entry = pt.tensor(dtype=value.type.dtype, shape=(rows, *value.type.shape[1:]), name=value.name)
+    entry = pt.tensor(dtype=value.type.dtype, shape=(rows, *value.type.shape[1:]))
     memo: dict[Node, Node] = {**places, value: entry}
     length: Node = entry.shape[0] if rows is None else pt.constant(rows, dtype="int64")
     for dim in model.named_vars_to_dims.get(str(rv.name), ())[axis : axis + 1]:

@@ -24,8 +24,10 @@ from tests.releases.any_models import sum_over_tables
 PURE = dirdp.PureDP(epsilon=1.0)
 ANSWERS = np.array([[0, 1], [1, 1], [0, 0], [1, 1], [1, 0]])
 DIFFICULTY = np.array([-0.5, 0.7])
+OF_KINDS = np.array([[0.3, 0.7, 0.0], [0.2, 0.5, 0.3], [0.6, 0.4, 0.0]])
 MANY = np.zeros((30, 20), dtype=int)
 NAMES = {"person": range(5), "item": ["first", "second"]}
+PERSON = {"unit": "person"}
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.FewRecordsWarning")
 
 
@@ -40,23 +42,17 @@ def compiled(private, outputs):
     return private.compile_fn(outputs, inputs=private.value_vars, point_fn=True, mode=Mode("py", "fast_run"))
 
 
-def likelihood(private):
+def nearby(private):
+    rng, start = np.random.default_rng(3), private.initial_point()
+    return {name: value + rng.normal(scale=0.7, size=np.shape(value)) for name, value in start.items()}
+
+
+def likelihood(private, point=None):
     """The log-probability of what is published at a point, and the values of the free variables there, by name."""
     logps = [private.logp(), private.logp(vars=private.free_RVs)]
     function = compiled(private, [*logps, *private.replace_rvs_by_values(private.free_RVs)])
-
-    def at(point):
-        both, prior, *values = function(point)
-        return float(both - prior), dict(zip((rv.name for rv in private.free_RVs), values, strict=True))
-
-    return at
-
-
-def nearby(private, seed=3):
-    rng = np.random.default_rng(seed)
-    return {
-        name: value + rng.normal(scale=0.7, size=np.shape(value)) for name, value in private.initial_point().items()
-    }
+    both, prior, *values = function(point or nearby(private))
+    return float(both - prior), dict(zip((rv.name for rv in private.free_RVs), values, strict=True))
 
 
 def by_hand(private, p, totals):
@@ -66,12 +62,12 @@ def by_hand(private, p, totals):
     return sum(sum_over_tables(weights, n, z, part.mechanism.noise.log_pmf) for weights, n, z in rows)
 
 
-def combinations(mean, sd, difficulty=DIFFICULTY, probability=expit):
+def combinations(mean, sd, difficulty=DIFFICULTY):
     """The probabilities of all combinations of answers, by an adaptive rule of scipy."""
 
     def chance(answers):
         def at(z):
-            yes = probability(mean + sd * z - difficulty)
+            yes = expit(mean + sd * z - difficulty)
             return norm.pdf(z) * np.prod(np.where(answers, yes, 1 - yes))
 
         return quad(at, -9, 9, limit=400, epsabs=1e-15, epsrel=1e-13)[0]
@@ -96,7 +92,6 @@ def centred(observed=ANSWERS):
 
 
 def non_centred():
-    """Items first, without dims."""
     z = effect(shape=5, dims=None)
     theta = pm.Deterministic("effect", pm.HalfNormal("sigma", 1.5) * z + pm.Normal("mean"))
     pm.Bernoulli("y", p=pm.math.invlogit(theta[None, :] - DIFFICULTY[:, None]), observed=ANSWERS.T)
@@ -133,7 +128,7 @@ def test_an_effect_of_each_person_against_all_tables(make, said):
     assert private.deterministics == []
     part, _ = part_of(private)
     assert part.table.coords[part.table.dims[0]] == ("0,0", "0,1", "1,0", "1,1")
-    value, free = likelihood(private)(nearby(private))
+    value, free = likelihood(private)
     p = combinations(free["mean"], free["sigma"])
     assert value == pytest.approx(by_hand(private, p[None], [5]), rel=1e-10)
 
@@ -145,7 +140,7 @@ def test_as_many_questions_as_people_are_no_records(adjacency):
         asked(ability()[:, None] - pm.Normal("difficulty", dims="item"), observed=ANSWERS[:2])
     size = {"n_prior": 2} if adjacency == "add-remove" else {}
     private = dirdp.private_model(PURE, model, unit="person", adjacency=adjacency, **size)
-    value, free = likelihood(private)(nearby(private))
+    value, free = likelihood(private)
     p = combinations(free["mean"], free["sigma"], free["difficulty"])
     if adjacency == "replace-one":
         assert value == pytest.approx(by_hand(private, p[None], [2]), rel=1e-10)
@@ -168,13 +163,11 @@ def test_answers_without_the_effect_may_be_joint_with_those_that_have_it():
 
 
 def test_a_model_of_a_file_is_that_of_the_release():
-    """Again from the file, with answers that are made up."""
     private = dirdp.private_model(PURE, model_of(centred), unit="person")
     assert "person" not in private.coords
     other = model_of(centred, observed=1 - ANSWERS)
     again = dirdp.private_model(dirdp.releases.release_of(private), other, unit="person")
-    point = nearby(private)
-    assert likelihood(again)(point)[0] == likelihood(private)(point)[0]
+    assert likelihood(again, nearby(private))[0] == likelihood(private)[0]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +189,7 @@ def test_covariates_of_people_against_all_tables(place, said):
         pm.Bernoulli("y", logit_p=eta[:, None] - numbers, observed=ANSWERS[:4], dims=("person", "item"))
     public = ["numbers", *said.get("public", [])]
     private = dirdp.private_model(PURE, model, unit="person", **said | {"public": public})
-    value, free = likelihood(private)(nearby(private))
+    value, free = likelihood(private)
     p = np.array([combinations(free["slope"] * own, free["sigma"]) for own in (0, 1)])
     part, noisy = part_of(private)
     if "public" in said:
@@ -216,16 +209,13 @@ def of_other_kinds(observed):
     pm.Categorical("y", p=pt.as_tensor(OF_KINDS), observed=observed)
 
 
-OF_KINDS = np.array([[0.3, 0.7, 0.0], [0.2, 0.5, 0.3], [0.6, 0.4, 0.0]])
-
-
 def test_answers_of_other_kinds_without_an_effect():
     private = dirdp.private_model(PURE, model_of(of_other_kinds, observed=ANSWERS[:4, [0, 1, 0]]), unit=0)
     part, _ = part_of(private)
     assert part.table.shape == (12,)
     assert part.table.coords["y_outcome"][-1] == "1,2,1"
     p = [math.prod(OF_KINDS[range(3), own]) for own in itertools.product((0, 1), (0, 1, 2), (0, 1))]
-    value, _ = likelihood(private)(nearby(private))
+    value, _ = likelihood(private)
     assert value == pytest.approx(by_hand(private, np.array([p]), [4]), rel=1e-10)
 
 
@@ -242,7 +232,7 @@ def test_numbers_of_successes_of_a_person():
         right = pm.math.exp(-theta[:, None] * np.array([0.4, 1.1]))
         pm.Binomial("y", n=[2, 1], p=right, observed=ANSWERS, dims=("person", "item"))
     private = dirdp.private_model(PURE, model, unit="person")
-    value, free = likelihood(private)(nearby(private))
+    value, free = likelihood(private)
 
     def at(z, i, j):
         rates = [np.exp(-scale * np.exp(free["sigma"] * z)) for scale in (0.4, 1.1)]
@@ -254,7 +244,6 @@ def test_numbers_of_successes_of_a_person():
 
 
 def of_many_links():
-    """A probability of each kind, one question for each."""
     theta = ability()
     asked(theta - DIFFICULTY[0], "logit", observed=ANSWERS[:, 0], dims="person")
     for name, p in {
@@ -310,56 +299,27 @@ def long_format():
     asked(effect()[pm.Data("who", person)] - DIFFICULTY[item], observed=ANSWERS.ravel(), dims="record")
 
 
-def walk():
-    theta = pm.GaussianRandomWalk("theta", init_dist=pm.Normal.dist(), steps=4, dims="person")
-    asked(theta[:, None] - DIFFICULTY)
-
-
-def effect_in_a_prior():
-    theta = effect()
-    asked(theta[:, None] + pm.Normal("other", theta.sum(), 1))
-
-
-def score_in_a_prior(score, **place):
+def score_in_a_prior(score, place, part=...):
     """An attack: a score of the answers in the prior of what is integrated out would be in the private model."""
-    asked(effect(**{name: pm.Data("score", score) for name in place})[:, None] - DIFFICULTY)
-
-
-PERSON = {"unit": "person"}
+    asked(effect(**{place: pm.Data("score", score)[part]})[:, None] - DIFFICULTY)
 
 
 @pytest.mark.parametrize(
     ("make", "said", "match"),
     [
         (long_format, PERSON, r"dims=\(\"person\", \"question\"\), with theta\[:, None\]"),
-        (
-            lambda: asked(effect()[:, None] - effect("other")[:, None]),
-            PERSON,
-            "'theta' has an entry for each person, and so has 'other'. Give each person one effect",
-        ),
-        (
-            lambda: asked(pm.StudentT("theta", nu=3, dims="person")[:, None]),
-            PERSON,
-            r"its prior is not pm.Normal \(StudentT\)",
-        ),
-        (walk, PERSON, "its prior is not pm.Normal"),
+        (lambda: asked(effect()[:, None] - effect("other")[:, None]), PERSON, "so has 'other'. Give each person one"),
+        (lambda: asked(pm.StudentT("theta", nu=3, dims="person")[:, None]), PERSON, r"not pm.Normal \(StudentT\)"),
         (lambda: asked(pm.ZeroSumNormal("theta", dims="person")[:, None]), PERSON, "its prior is not pm.Normal"),
         (lambda: asked(((theta := effect()) - theta.mean())[:, None] - DIFFICULTY), PERSON, "mixes records"),
         (lambda: asked(effect(dims=("person", "item"))), PERSON, "several entries for each person"),
-        (
-            lambda: asked(pm.Bernoulli("group", 0.5, dims="person")[:, None] - DIFFICULTY),
-            PERSON,
-            "discrete free variable",
-        ),
-        (
-            lambda: asked(effect(mean=pm.Data("score", ANSWERS.astype(float))[:, 0])[:, None] - DIFFICULTY),
-            PERSON,
-            "reads the observations of a variable",
-        ),
-        (effect_in_a_prior, PERSON, "'other' depends on 'theta'"),
+        (lambda: asked(pm.Bernoulli("group", 0.5, dims="person")[:, None] - DIFFICULTY), PERSON, "discrete free"),
+        (lambda: score_in_a_prior(ANSWERS * 1.0, "mean", np.s_[:, 0]), PERSON, "reads the observations of a variable"),
+        (lambda: asked((a := effect())[:, None] + pm.Normal("other", a.sum())), PERSON, "'other' depends on 'theta'"),
         (several_variables, PERSON, r'Pass jointly=\[\["first", "second"\]\]'),
-        (lambda: score_in_a_prior(ANSWERS.sum(axis=1), mean=0), PERSON, r"public=\['score'\]"),
-        (lambda: score_in_a_prior(ANSWERS.mean(), sigma=0), PERSON, r"public=\['score'\]"),
+        (lambda: score_in_a_prior(ANSWERS.sum(axis=1), "mean"), PERSON, r"public=\['score'\]"),
+        (lambda: score_in_a_prior(ANSWERS.mean(), "sigma"), PERSON, r"public=\['score'\]"),
+        (lambda: (effect(), pm.DiscreteUniform("y", 2, 2, observed=[2] * 5)), {"unit": 0}, "has one value only"),
         # Whose answers they are is asked with a call to copy.
         (centred, {}, r'private_model\(guarantee, model, unit="person"\)'),
         (column, {}, "unit=0 if each entry of axis 0"),
@@ -397,7 +357,6 @@ def test_a_person_is_all_answers_and_a_plan_names_what_is_integrated_out():
 
 
 def test_all_answers_of_one_person_are_replaced():
-    """Two cells change by 1."""
     counts = []
     for answers in (ANSWERS, np.vstack([1 - ANSWERS[:1], ANSWERS[1:]])):
         counting = counting_of(read_model(model_of(centred, observed=answers), ModelOptions(unit="person")))
