@@ -15,13 +15,13 @@ from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.refusals import REFUSALS
 from tests.planned import read_people
 
-from .markov import categorical, markov_chain
-from .small import CODES, YES, N, beta, built, coded, counted, simplex, tossed, tried
+from .small import CODES, YES, N, beta, built, categorical, coded, counted, markov_chain, simplex, tossed, tried
 from .test_zoo import ZOO, says
 
 TARGET = dirdp.ApproxDP(epsilon=3, delta=1e-3)
 STEPS = np.stack([CODES, CODES[::-1], np.roll(CODES, 3)], axis=1)
 SEEN = {"observed": [1, 2]}
+DRAWN = {"dist": lambda b, size: pm.Binomial.dist(3, b, size=size)}
 FIRST = categorical(np.full(3, 1 / 3))
 ORDERED = {"transform": pm.distributions.transforms.ordered, "initval": [0.2, 0.4]}
 
@@ -39,11 +39,6 @@ def predicted(**given):
 def parent(**given):
     cls = pm.Categorical("class", p=simplex(3, name="share") if given else [0.2, 0.3, 0.5], shape=N, **given)
     tossed(beta(3)[cls])
-
-
-def measured():
-    spread = pm.HalfNormal("spread")
-    return pm.Normal("z", pm.Normal("mean", 0, spread), 1, observed=[0.5, -1.0])
 
 
 def prior(of):
@@ -64,7 +59,6 @@ def mixed(*components, w):
 
 
 def transformed(**options):
-    """PyMC offers no `transform=` for discrete variables, but its lower level has one."""
     pm.modelcontext(None).register_rv(pm.Binomial.dist(n=3, p=beta()), "y", observed=1, **options)
 
 
@@ -76,19 +70,8 @@ class Mine(pm.Bernoulli.rv_type):
     """A subclass of a known op, which may have another likelihood."""
 
 
-class MyDistribution(pm.Discrete):
+class MyDistribution(pm.Bernoulli):
     rv_op = Mine()
-
-    @classmethod
-    def dist(cls, p, **kwargs):
-        return super().dist([p], **kwargs)
-
-    def logp(value, p):  # noqa: N805 (PyMC calls it so)
-        return value * pt.log(p)
-
-
-def drawn(b, size):
-    return pm.Binomial.dist(3, b, size=size)
 
 
 def chain(P, first=FIRST, observed=STEPS, **options):
@@ -112,18 +95,18 @@ REFUSED = [
     ("observed parameter", lambda: tossed(beta(observed=0.5)), "'b'"),
     ("no child", lambda: (tossed(beta()), beta(name="c")), "'c'"),
     ("name taken", lambda: taken("y_p"), "'y_p'"),
-    (
-        "missing values",
-        lambda: coded(simplex(3), observed=np.ma.masked_values([0, -1, 2], -1)),
-        "category of their own",
-    ),
+    ("missing values", lambda: coded(simplex(3), np.ma.masked_values([0, -1, 2], -1)), "category of their own"),
     ("missing values", lambda: tossed(beta(), observed=[1, np.nan, 0]), "of their own"),
     ("missing values", lambda: counted(simplex(3), np.ma.masked_values([[1, 1, 1], [2, -1, -1]], -1), 3), "'y'"),
     ("unobserved prediction", lambda: predicted(observed=None), "'future'"),
     ("hidden parent", parent, "'class'"),
     ("hyperparameter", lambda: coded(pm.Dirichlet("p", pm.Gamma("scale", 1, 1) * np.ones(3))), "'scale'"),
     ("hyperparameter", lambda: shaped(pm.HalfNormal("scale")), "'scale'"),
-    ("other parameter", lambda: (tossed(beta()), measured()), "'spread'"),
+    (
+        "other parameter",
+        lambda: (tossed(beta()), pm.Normal("z", 0, pm.HalfNormal("spread"), observed=[0.5])),
+        "'spread'",
+    ),
     ("other variable", lambda: (tossed(beta()), pm.Normal("noise")), "'noise'"),
     ("uniform bounds", lambda: tossed(pm.Uniform("b", 0.1, 1)), "'b'"),
     ("transform", lambda: tossed(beta(2, **ORDERED), observed=[0, 1]), "'b'"),
@@ -141,24 +124,19 @@ REFUSED = [
     ("unbounded trials", lambda: pm.Geometric("y", p=beta(), observed=[1, 3]), "Geometric"),
     ("unbounded trials", lambda: pm.NegativeBinomial("y", n=3, p=beta(), **SEEN), "NegBinomial"),
     ("hidden component", lambda: mixed(pm.Bernoulli.dist(0.2), pm.Bernoulli.dist(0.7), w=simplex(2)), "'y'"),
-    (
-        "hidden component",
-        lambda: mixed(pm.Poisson.dist(1), pm.Poisson.dist(9), w=pt.stack([b := beta(), 1 - b])),
-        "'y'",
-    ),
+    ("hidden component", lambda: mixed(*map(pm.Poisson.dist, (1, 9)), w=pt.stack([b := beta(), 1 - b])), "'y'"),
     ("hidden component", lambda: pm.ZeroInflatedBinomial("y", psi=beta(), n=3, p=0.5, **SEEN), "'y'"),
-    ("hidden values", lambda: pm.Censored("y", drawn(beta(), ()), lower=1, upper=3, **SEEN), "Censored"),
-    ("hidden values", lambda: pm.Truncated("y", drawn(beta(), ()), upper=3, **SEEN), "Truncated"),
+    ("hidden values", lambda: pm.Censored("y", pm.Binomial.dist(3, beta()), lower=1, upper=3, **SEEN), "Censored"),
+    ("hidden values", lambda: pm.Truncated("y", pm.Binomial.dist(3, beta()), upper=3, **SEEN), "Truncated"),
     ("not conjugate", lambda: pm.Poisson("y", mu=beta(), observed=YES), "Poisson"),
     ("not conjugate", lambda: (beta(), pm.HyperGeometric("y", N=10, k=5, n=3, **SEEN)), "HyperGeometric"),
     ("not conjugate", lambda: pm.CustomDist("y", beta(), logp=lambda x, b: pt.log(b) * x, **SEEN), "CustomDist"),
-    ("not conjugate", lambda: pm.CustomDist("y", beta(), dist=drawn, **SEEN), "Custom"),
+    ("not conjugate", lambda: pm.CustomDist("y", beta(), **DRAWN, **SEEN), "Custom"),
     ("not conjugate", lambda: MyDistribution("bernoulli", beta(), observed=[0, 1]), "Mine"),
     ("total size", lambda: tossed(beta(), total_size=100), "'y'"),
     ("transformed observations", lambda: transformed(transform=pm.distributions.transforms.log), "'y'"),
     ("computed observations", lambda: read_off(lambda x: x[[0, 1]]), "pm.Data"),
     ("computed observations", lambda: read_off(lambda _: pm.Minibatch(1.0 * YES, batch_size=2)), "pm.Data"),
-    ("computed observations", lambda: read_off(lambda x: x * 2), "pm.Data"),
     ("computed observations", lambda: read_off(lambda x: x[x]), "pm.Data"),
     ("computed observations", lambda: read_off(lambda x: x[None]), "pm.Data"),
     ("computed observations", lambda: chain(simplex(3, 3), observed=pt.as_tensor(STEPS) + 0), "'path'"),
@@ -170,17 +148,14 @@ REFUSED = [
     ("one of many", lambda: tried(simplex(3), 9, [1, 1, 1]), "'p', which is a Dirichlet variable"),
     ("mixed rows", lambda: counted(beta(2, 2)[0], np.array([1, 2])), "'b', which is a Beta variable"),
     ("mixed rows", lambda: counted(beta()[None], np.array([3])), "'b', which is a Beta variable"),
+    ("mixed rows", lambda: coded(pt.stack([p := simplex(2), pt.stack([p[0], p[0]])]), np.zeros((5, 2), int)), "'p'"),
     ("formula", lambda: tossed(pm.math.invlogit(beta())), "'y'"),
     ("some categories", lambda: coded(simplex(4)[:3]), "'y'"),
     ("last axis", lambda: coded(simplex(3)[:, None], observed=np.zeros(3, int)), "'y'"),
     ("chain", lambda: chain(simplex(2, 3, 3, name="P"), time_varying_P=True), "for every step"),
     ("chain", lambda: chain(simplex(N, 3, 3, name="P")), "several matrices"),
-    (
-        "chain",
-        lambda: chain(simplex(3, 3, name="P"), categorical(simplex(N, 3))),
-        "first states that are not from one row",
-    ),
-    ("chain", lambda: chain(simplex(3, 3), pm.Binomial.dist(n=2, p=beta())), "first states that are not from one row"),
+    ("chain", lambda: chain(simplex(3, 3, name="P"), categorical(simplex(N, 3))), "states that are not from one row"),
+    ("chain", lambda: chain(simplex(3, 3), pm.Binomial.dist(n=2, p=beta())), "states that are not from one row"),
 ]
 # What is written in its place, and what is said of that.
 INSTEAD = [
@@ -210,16 +185,11 @@ INSTEAD = [
     (["computed observations"], lambda: read_off(lambda x: x), {}),
     (["computed observations"], lambda: tossed(beta(), observed=pm.Data("x", YES)[:2]), {}),
     (["random trials"], lambda: tried(beta(), 9, 1), {}),
-    (["one of many"], lambda: coded(simplex(3)), {}),
     (["one of many", "formula"], lambda: tossed(1 - beta()), {}),
-    (["some categories"], lambda: coded(simplex(3)), {}),
+    (["one of many", "some categories", "mixed rows"], lambda: coded(simplex(3)), {}),
     (["last axis"], lambda: coded(simplex(3)[None, :], observed=np.zeros(3, int)), {}),
     (["chain"], steps_apart, {"unit": 0}),
-    (
-        ["chain"],
-        lambda: steps_together(simplex(N, 3, 3, name="P"), np.repeat(np.arange(N)[:, None], 2, axis=1)),
-        {"unit": 0},
-    ),
+    (["chain"], lambda: steps_together(simplex(N, 3, 3, name="P"), np.indices((N, 2))[0]), {"unit": 0}),
     (["chain"], lambda: (coded(simplex(N, 3), name="first"), steps_together(simplex(3, 3, name="P"))), {"unit": 0}),
 ]
 
@@ -256,18 +226,18 @@ def test_every_refusal_has_a_case_and_is_a_part_of_a_sentence_or_whole_sentences
 
 def test_swapped_arguments_are_recognised():
     model, plan = built(lambda: tossed(beta())), dirdp.plan(TARGET, built(lambda: tossed(beta())))
-    for call in (dirdp.sample, dirdp.plan):
-        with pytest.raises(ArgumentError, match=r"the guarantee ApproxDP\. The guarantee comes first, then the model"):
-            call(model, TARGET)
-        with pytest.raises(ArgumentError, match=r"Expected a guarantee such as .* got a Model"):
-            call(model, model)
-        with pytest.raises(ArgumentError, match="Expected a PyMC model, got a dict"):
-            call(TARGET, {})
+    for arguments, message in (
+        ((model, TARGET), r"the guarantee ApproxDP\. The guarantee comes first, then the model"),
+        ((model, model), r"Expected a guarantee such as .* got a Model"),
+        ((TARGET, {}), "Expected a PyMC model, got a dict"),
+        ((TARGET,), r"Expected a PyMC model, got none\. Pass it as `model=`"),
+    ):
+        for call in (dirdp.sample, dirdp.plan):
+            with pytest.raises(ArgumentError, match=message):
+                call(*arguments)
     with pytest.raises(ArgumentError, match=r"got a Plan\. The plan comes first, then the model"):
         dirdp.sample(model, plan)
     with pytest.raises(TypeError, match=r"^sample\(\) got an unexpected keyword argument 'tune'\. It has guarantee"):
         dirdp.sample(TARGET, model, tune=1000, chains=2)
     with pytest.raises(ArgumentError, match="Expected a PyMC model, got a ReleaseTree"):
         dirdp.diagnose(model, dirdp.sample(plan, model))
-    with pytest.raises(ArgumentError, match=r"Expected a PyMC model, got none\. Pass it as `model=`"):
-        dirdp.sample(TARGET)
