@@ -1,3 +1,7 @@
+"""Observations are read and counted as they are, and no error shows one."""
+
+import itertools
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -5,6 +9,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.models.counted import AnswersReading, JointReading, NumbersReading, count_outcomes
 from pymc_dirdp.models.observations import find_observations, read_counts, total_records
 from pymc_dirdp.models.tables import tables
 from tests.planned import counts_of
@@ -38,6 +43,8 @@ def test_new_data_are_read_when_they_are_set_and_are_not_changed():
     counts["p"] += 5
     np.testing.assert_array_equal(counts_of(model)["p"], [0, 0, 3])
     np.testing.assert_array_equal(stored.get_value(), [2, 2, 2])
+    with pytest.raises(ArgumentError, match="no variable 'y'"):
+        find_observations(tables(model), pm.Model())
 
 
 def test_large_counts_are_exact_and_their_total_is_counted_up_to_the_last_number_that_doubles_hold():
@@ -53,13 +60,6 @@ def test_large_counts_are_exact_and_their_total_is_counted_up_to_the_last_number
     assert total_records([facts(lambda: tried([0, 0], [2**53 - 1, 1]))]) == 2**53
     with pytest.raises(DataError):
         total_records([facts(lambda: tried([0, 0], [2**53, 1]))])
-
-
-def test_a_table_of_another_model():
-    with pm.Model() as model:
-        tossed(beta(), [0, 1])
-    with pytest.raises(ArgumentError, match="no variable 'y'"):
-        find_observations(tables(model), pm.Model())
 
 
 # What is wrong with data. The numbers are distinctive, so that a message that holds one is found out.
@@ -98,29 +98,21 @@ WRONG = {
 WRONG_TOTALS = {
     "negative trials": (lambda: tried([0], data([-7919], "n")), "trials of 'y' are not all >= 0"),
     "half a trial": (lambda: tried([6007], data([7919.5], "n")), "trials of 'y' are not all integers"),
-    "half a trial of categories": (
-        lambda: counted(simplex(3), [7919, 0, 0], 7919.5),
-        "trials of 'y' are not all integers",
-    ),
+    "half a trial of categories": (lambda: counted(simplex(3), [7919, 0, 0], 7919.5), "trials of 'y' are not all int"),
     "trials of another shape": (lambda: tried(data([7919, 7919]), data([7919] * 3, "n")), "shape"),
     "trials that cannot be computed": (
         lambda: tried(data([7919, 6007]), data([7919, 6007], "n") + data([4211] * 3, "m")),
         "cannot be computed",
     ),
+    "trials in a short float": (lambda: tried([5], pytensor.shared(np.array([2**24], "f"), name="n")), "of trials"),
     "too many": (lambda: tried([2.0**53, 7919], 2**53), "2**53"),
     "too many in all": (lambda: counted(simplex(3), changed(np.full((4, 3), 2.0**52)), 3 * 2**52), "2**53"),
     "so many that 64 bits wrap": (lambda: tried(changed(np.ones(4097)), 2**53), "2**53"),
-    "too many categories": (
-        lambda: counted(simplex(3), data([7919, 6007, 4211, 0]), 18137),
-        "the 3 categories of the prior",
-    ),
+    "too many categories": (lambda: counted(simplex(3), data([7919, 6007, 4211, 0]), 18137), "the 3 categories of"),
     "too few rows": (lambda: counted(simplex(2, 3), data([[7919, 0, 0]]), 7919), "the 2 rows of the prior"),
     "too many rows": (lambda: tossed(beta(2), data(np.zeros(7919))), "the 2 rows of the prior"),
     "too few columns": (lambda: coded(simplex(2, 3), data(np.zeros((6007, 1)))), "the 2 rows of the prior"),
-    "a record that the shape repeats": (
-        lambda: tossed(beta(), data([1]), shape=(7919,)),
-        "shape that the variable declares",
-    ),
+    "a repeated record": (lambda: tossed(beta(), data([1]), shape=(7919,)), "shape that the variable declares"),
 }
 
 
@@ -157,15 +149,6 @@ def test_counts_that_float32_cannot_tell_apart_are_refused(given):
     np.testing.assert_array_equal(counts_of(model(2**24 - 1))["b"], [[2**24 - 1, 2**27 - 2**24 + 1]])
 
 
-def test_a_number_of_trials_in_a_short_float_is_refused():
-    n = pytensor.shared(np.array([2.0**24], dtype="float32"), name="n")
-    with pytest.raises(DataError, match=r"numbers? of trials"):
-        facts(lambda: tried([5], n))
-
-
-# The facts of an observed variable, against counting by hand.
-
-
 def facts_of(trials):
     return facts(lambda: tried(np.zeros(np.shape(trials), dtype=int), np.array(trials)))
 
@@ -180,7 +163,8 @@ def test_whether_trials_differ_along_axes(trials):
     assert found.numbered == (0, 1)
 
 
-def test_raw_records_have_one_trial_each():
+def test_records_of_an_entry_are_its_trials():
+    """Raw records have one trial each. Only a single number for all is looked at to see whether there are several."""
     found = facts(lambda: coded(simplex(3), np.zeros((4, 3), dtype=int)))
     assert not found.trials_differ_along((0, 1))
     assert found.numbered == ()
@@ -190,10 +174,6 @@ def test_raw_records_have_one_trial_each():
     assert sizes.dtype == np.int64
     np.testing.assert_array_equal(sizes, [3, 3, 3, 3])
     assert found.max_records_in_block((0,)) == 3
-
-
-def test_records_of_an_entry_are_its_trials():
-    """A single number for all observations is looked at to see whether there are several, and no other."""
     assert all(facts_of(n).has_several_trials for n in ([[5, 6], [9, 9]], [[1, 1]], [[1]], np.ones((0, 2), int)))
     assert [facts(lambda n=n: tried(np.zeros(1, int), n)).has_several_trials for n in (1, 2)] == [False, True]
     found = facts_of([[5, 6], [9, 9]])
@@ -202,15 +182,12 @@ def test_records_of_an_entry_are_its_trials():
     assert found.max_records_in_block((0,)) == 18
 
 
+GC, PC, NO_DIM = ("g", "c"), ("person", "c"), (None, None)
+
+
 @pytest.mark.parametrize(
     ("n_rows", "dims", "record_axes"),
-    [
-        pytest.param(2, (("g", "c"), ("g", "c")), (0,), id="two rows"),
-        pytest.param(2, (None, None), (0,), id="two rows without a name"),
-        pytest.param(1, (("g", "c"), ("g", "c")), (0,), id="one row of the same dim"),
-        pytest.param(1, (("g", "c"), ("person", "c")), (), id="one row, and observations along another dim"),
-        pytest.param(1, (None, None), (), id="one row without a name"),
-    ],
+    [(2, (GC, GC), (0,)), (2, NO_DIM, (0,)), (1, (GC, GC), (0,)), (1, (GC, PC), ()), (1, NO_DIM, ())],
 )
 def test_rows_that_are_followed_by_position(n_rows, dims, record_axes):
     """A single row may hold a private number of observations, unless the model says that both are along one dim."""
@@ -234,3 +211,84 @@ def test_no_face_of_what_was_read_shows_it():
     for face in (repr(seen), str(seen), f"{seen}", repr(observed), str(observed), repr(observed.reading)):
         assert "2003" not in face
         assert "array" not in face
+
+
+SUPPORT = np.array([-2, 0, 5])
+
+
+def reading(observed, *, questions=None, rows=None, levels=()):
+    """The reading of answers, with a row for each person."""
+    rows = np.zeros(len(observed), dtype=np.int64) if rows is None else np.array(rows)
+    n_rows = (int(rows.max(initial=0)) + 1) * int(np.prod([length for *_, length in levels]))
+    n_labels = len(SUPPORT) if questions is None else int(np.prod(list(map(len, questions))))
+    sources = tuple((label, lambda codes=codes: codes, length) for label, codes, length in levels)
+    return AnswersReading("y", lambda: np.array(observed), (n_rows, n_labels), SUPPORT, rows, 0, questions, sources)
+
+
+def numbers(observed, trials=None, has_categories=False, log_p=()):
+    trials = None if trials is None else np.array(trials)
+    return NumbersReading("y", lambda: np.array(observed), trials, has_categories, log_p, "int64")
+
+
+def test_answers_are_counted_in_the_row_and_the_outcome_of_each_person():
+    rng = np.random.default_rng(1)
+    observed, rows, level = rng.choice(SUPPORT, 50), rng.integers(2, size=50), rng.integers(3, size=50)
+    expected = np.zeros((6, 3), dtype=int)
+    for value, row, code in zip(observed, rows, level, strict=True):
+        expected[row * 3 + code, list(SUPPORT).index(value)] += 1
+    counts = reading(observed, rows=rows, levels=[("group", level, 3)]).counts()
+    assert np.array_equal(counts, expected)
+    # Tables may have cells that nothing fills.
+    (table,) = count_outcomes([(reading(observed), (4,))])
+    assert table.tolist() == [*reading(observed).counts().ravel(), 0]
+
+
+def test_answers_to_several_questions_are_combinations_in_their_order():
+    questions = (np.array([0, 2]), np.array([0, 1, 2]))
+    combinations = list(itertools.product(*questions))
+    observed = SUPPORT[np.array(combinations)]
+    assert np.array_equal(reading(observed, questions=questions).cells()[1], np.arange(6))
+    assert reading(observed[:0], questions=questions).counts().tolist() == [[0] * 6]
+
+
+def test_variables_of_the_same_people_are_combinations():
+    first, second = [-2, 0, 5, 5], [5, 5, 0, -2]
+    joint = JointReading("a_b", (reading(first), reading(second, rows=[0, 1, 1, 0])), (2, 9))
+    rows, codes = joint.cells()
+    assert rows.tolist() == [0, 1, 1, 0]
+    assert codes.tolist() == [2, 5, 7, 6]
+    assert joint.counts().sum() == 4
+    with pytest.raises(DataError, match="not answers of the same people"):
+        JointReading("a_b", (reading(first), reading(second[:3])), (1, 9)).cells()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (reading([0, 7919]), "Some observation"),
+        (reading([0, np.nan]), "Some observation"),
+        (reading(["0", "7919"]), "Some observation"),
+        (reading([0, 5], levels=[("group", np.array([0, 7919]), 3)]), "Some code of 'group'"),
+        (reading([0, 5], levels=[("group", np.array([0, -1]), 3)]), "Some code of 'group'"),
+        (reading([[0, -2], [5, 5]], questions=(np.array([1]), np.array([0, 1]))), "Some answer"),
+        (numbers([7919, 3], [7918, 5]), "counts of its trials"),
+        (numbers([[3, 3]], [5], True), "counts of its trials"),
+        (numbers([7919.5]), "not all numbers of people"),
+        (numbers([-7919]), "not all numbers of people"),
+        (numbers([7919], log_p=(lambda x: -np.inf,)), "probability of 0"),
+        (NumbersReading("y", None, None, False, (), "int64"), "cannot be computed"),
+        (NumbersReading("y", lambda: 1 / 0, None, False, (), "int64"), "cannot be computed"),
+    ],
+)
+def test_what_is_no_record_is_refused_and_not_shown(wrong, problem):
+    with pytest.raises(DataError, match=problem) as caught:
+        wrong.counts()
+    assert "7919" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_numbers_of_people_are_counts():
+    possible = (lambda x: np.where(x >= 0, -1.0, -np.inf),)
+    assert numbers([[3, 0]], log_p=possible).counts().tolist() == [3, 0]
+    for one in (numbers([3, 0], [5, 2]), numbers([[3, 2], [0, 2]], [5, 2], True)):
+        assert one.counts().tolist() == [[3, 2], [0, 2]]

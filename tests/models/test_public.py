@@ -11,6 +11,8 @@ from pymc_dirdp.models.privacy_unit import UnitOptions
 from pymc_dirdp.models.whose_records import tables_and_people
 from tests.planned import read_people
 
+from .small import built
+
 TARGET = ApproxDP(epsilon=100, delta=1e-6)
 NOISY = {"mechanism": "geometric"}
 
@@ -21,12 +23,6 @@ def rate(name, **options):
 
 def shares(name, *shape, **options):
     return pm.Dirichlet(f"p_{name}", np.ones(shape), **options)
-
-
-def built(build, coords=None):
-    with pm.Model(coords=coords) as model:
-        build()
-    return model
 
 
 @pytest.mark.parametrize("rows", [False, True])
@@ -60,8 +56,6 @@ def test_data_are_found_behind_many_tables_of_which_each_is_looked_at_once(rows,
         read_people(built(hits))
 
 
-# People of whom there is one, under add-remove
-
 REFUSED = "under add-remove the shape of the release would show"
 NUMBERED = "has a number for each person"
 COUNTS = [[5, 5, 10], [3, 7, 10], [8, 8, 4]]
@@ -75,13 +69,13 @@ def counted(dim="person", n=20, coords=ANN, rows=lambda p: p, **options):
         trials = pm.Data("n", n) if options.get("stored") else n
         pm.Multinomial("x", n=trials, p=rows(p), observed=COUNTS[: len(coords["person"])], dims=dim and (dim, "answer"))
 
-    return built(build, coords)
+    return built(build, coords=coords)
 
 
 def recorded(dims, observed, rows=lambda p: p):
     return built(
         lambda: pm.Categorical("x", p=rows(shares("x", 1, 3, dims=("person", "answer"))), observed=observed, dims=dims),
-        ANN,
+        coords=ANN,
     )
 
 
@@ -131,9 +125,7 @@ def test_the_label_and_the_number_of_records_of_people_stay_private(called):
 # Of two rows, the second adds up to the same numbers for both variables.
 FAMILIES = {
     "binomial": lambda name, n, k: pm.Binomial(name, n=n, p=rate(name), observed=k),
-    "of data": lambda name, n, k: pm.Binomial(
-        name, n=pm.Data(f"n_{name}", n), p=rate(name), observed=pm.Data(f"k_{name}", k)
-    ),
+    "of data": lambda name, n, k: binomial(name, pm.Data(f"n_{name}", n), pm.Data(f"k_{name}", k)),
     "beta binomial": lambda name, n, k: pm.BetaBinomial(name, n=n, alpha=1, beta=1, observed=k),
     "multinomial": lambda name, n, k: pm.Multinomial(name, n=n, p=shares(name, 2), observed=[k, n - k]),
     "dirichlet": lambda name, n, k: pm.DirichletMultinomial(name, n=n, a=np.ones(3), observed=[k, n - k, 0]),
@@ -185,20 +177,6 @@ def test_what_is_said_of_different_numbers(second):
     assert "at most 2" in read_people(model, contribution=2).reading.protected
 
 
-def test_equal_numbers_are_not_asked_for():
-    """Also where one of them agrees with a count by chance."""
-
-    def build():
-        for name, yes in {"a": 10, "b": 3, "c": 0}.items():
-            binomial(name, 10, yes)
-        pm.Categorical("d", p=pm.Dirichlet("share", [10, 1, 3]), observed=[0] * 10)
-
-    assert "one record in each of" in str(plan(TARGET, built(build), **NOISY).protected)
-    VERBS["sample"](built(build), None)
-
-
-# Arrays that are written into a model, and hold counts.
-
 ANSWERS = np.array([[310, 250, 440], [120, 700, 180], [90, 205, 705]])
 
 
@@ -233,7 +211,6 @@ def categories_of_a_prior(mean):
     ],
 )
 def test_arrays_of_counts_are_refused_after_the_charge(build, array, verb):
-    """And not in a plan, which is made before anybody looks at counts."""
     ledger, model = Ledger(TARGET), built(lambda: build(array))
     with pytest.raises(DataError, match=r"holds counts of .*ledger has been charged") as found:
         VERBS[verb](model, ledger)
@@ -243,7 +220,12 @@ def test_arrays_of_counts_are_refused_after_the_charge(build, array, verb):
     VERBS[verb](built(lambda: build(2 * array + 1)), None)
 
 
-def test_numbers_that_agree_by_chance_are_no_reason_for_a_refusal():
+def test_numbers_that_agree_by_chance_are_no_reason_for_a_question_or_a_refusal():
+    def equal():
+        for name, yes in {"a": 10, "b": 3, "c": 0}.items():
+            binomial(name, 10, yes)
+        pm.Categorical("d", p=pm.Dirichlet("share", [10, 1, 3]), observed=[0] * 10)
+
     def build():
         for i, (prior, seen) in enumerate((([1, 1, 1], [4, 4, 4]), ([2, 3, 7], [2, 3, 7]), ([3, 5, 2], [4, 2, 6]))):
             pm.Multinomial(f"x{i}", n=12, p=pm.Dirichlet(f"p{i}", prior), observed=seen)
@@ -251,8 +233,9 @@ def test_numbers_that_agree_by_chance_are_no_reason_for_a_refusal():
         pm.Binomial("two", n=[9, 3], p=rate("two", shape=2), observed=[3, 1])
         pm.Binomial("other", n=[4, 4, 4], p=rate("other", shape=3), observed=[4, 4, 4])
 
-    VERBS["sample"](built(build), None)
-    VERBS["sample"](built(lambda: pm.Binomial("x", n=[60, 90], p=rate("x", shape=2), observed=[60, 90])), None)
+    assert "one record in each of" in str(plan(TARGET, built(equal), **NOISY).protected)
+    for one in (equal, build, lambda: pm.Binomial("x", n=[60, 90], p=rate("x", shape=2), observed=[60, 90])):
+        VERBS["sample"](built(one), None)
 
 
 N, YES = np.array([1000, 230, 41]), np.array([230, 41, 7])
@@ -278,9 +261,6 @@ def test_the_stages_of_a_funnel_in_one_variable_are_refused_after_the_charge(for
     assert len(ledger.entries()) == 1
     VERBS["sample"](model, None, public=["stage"])
     VERBS["sample"](model, None, adjacency="add-remove", n_records=1000)
-
-
-# All that anybody may know, at once.
 
 
 def public_of(model, **said):
@@ -313,9 +293,7 @@ def test_all_is_public_with_any_unit(said):
 
     names = public_of(built(build), **said)
     assert tables_and_people(built(build), UnitOptions(public=names, **said)).reading.options.public == names
-
-
-def test_different_numbers_are_public_if_all_is():
+    # Different numbers of records, too.
     assert public_of(funnel(binomial, categorical)) == ("signed", "bought")
     with pytest.raises(UnsupportedModelError, match=DIFFERENT):
         plan(TARGET, funnel(binomial, categorical), public=False)

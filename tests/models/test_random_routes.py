@@ -44,21 +44,6 @@ def beside(condition, d):
     return condition if d is None else condition[..., None]
 
 
-def transposed(data, d):
-    a = share("a", NZ, NY, d=d)
-    return one(a.dimshuffle(1, 0, *range(2, a.type.ndim)), "xyz")
-
-
-def codes_of_two_arrays(data, d):
-    first, second = (data[name] if symbolic(data) else pm.Data(name, data[name]) for name in ("bx", "cx"))
-    return one(share("a", 6, d=d)[first * 3 + second], "x")
-
-
-def symbolic(data):
-    """Whether the codes are variables of a function, as in the oracle, and not arrays of a model."""
-    return isinstance(data["bx"], pt.TensorVariable)
-
-
 # The shares of each observed variable, and the dims of its observations; x are codes of one axis, xy of two.
 SHAPES = {
     "columns by codes": lambda data, d: one(share("a", K, NY, d=d)[data["cx"]]),
@@ -71,8 +56,8 @@ SHAPES = {
     "a table and a part": lambda data, d: {"one": (a := share("a", NX, NY, d=d), "xy"), "two": (a[:, 1], "x")},
     "switched": lambda data, d: one(pt.switch(beside(data["bx"], d), (a := share("a", 2, d=d))[0], a[1]), "x"),
     "switched tables": lambda data, d: one(pt.switch(beside(data["bxy"], d), share("a", NY, d=d), share("b", NY, d=d))),
-    "transposed": transposed,
-    "codes of two arrays": codes_of_two_arrays,
+    "transposed": lambda data, d: one((a := share("a", NZ, NY, d=d)).dimshuffle(1, 0, *range(2, a.type.ndim)), "xyz"),
+    "codes of two arrays": lambda data, d: one(share("a", 6, d=d)[pt.as_tensor(data["bx"]) * 3 + data["cx"]], "x"),
     "rows and codes": lambda data, d: {"one": ((a := share("a", K, d=d))[data["cx"]], "x"), "two": (a[::-1], "xk")},
     "the rest": lambda data, d: {
         "one": (1 - (a := share("a", NY, d=d)) if d is None else (a := share("a", NY, d=d))[:, ::-1], "xy"),
@@ -94,7 +79,6 @@ def answers(rng, axes, d, n, value=None):
 
 
 def model_of(build, data, d, n):
-    """The model, whose observed variables have dims."""
     with pm.Model(coords={dim: range(length) for dim, length in LENGTHS.items()}) as model:
         for name, (p, dims) in build(data, d).items():
             given = {"p": p, "observed": data[name], "dims": tuple(dims)}
@@ -113,9 +97,7 @@ class Oracle:
         rng = np.random.default_rng(0)
         cells = [rng.dirichlet(np.ones(shape[-1]), shape[:-1]) for shape in self.shapes]
         self.cells = np.concatenate([x.ravel() for x in cells])
-        self.codes = {
-            name: pt.tensor(name, shape=tuple(map(LENGTHS.get, on)), dtype="int64") for name, on in CODES.items()
-        }
+        self.codes = {k: pt.tensor(k, shape=[LENGTHS[dim] for dim in on], dtype="int64") for k, on in CODES.items()}
         with pm.Model() as model:
             uses = build(self.codes, d)
         shares = {model[name]: pt.constant(x if d else x[..., 0]) for name, x in zip(shapes, cells, strict=True)}
@@ -127,7 +109,6 @@ class Oracle:
         self.probabilities = lambda data: function(*(data[name] for name in self.codes))
 
     def count(self, data):
-        """The tables of counts."""
         counts = np.zeros(self.cells.size)
         for name, p in zip(self.axes, self.probabilities(data), strict=True):
             value = data[name]
@@ -208,11 +189,8 @@ def worst(case, unit, relation, claimed=None):
                     np.testing.assert_array_equal(a.sum(axis=tuple(private)), b.sum(axis=tuple(private)))
             here = [a - c for a, c in zip(first, common, strict=True)]
             there = [b - c for b, c in zip(second, common, strict=True)]
-            if relation == "add-remove":
-                pairs = [(here, [np.zeros_like(a) for a in here])]
-                pairs.append(pairs[0][::-1])
-            else:
-                pairs = [(here, there)]
+            nobody = [np.zeros_like(a) for a in here]
+            pairs = [(here, nobody), (nobody, here)] if relation == "add-remove" else [(here, there)]
             for (p, q), fill_row in itertools.product(pairs, (0, 1e6)):
                 both = [(parameters(a, fill_row), parameters(b, fill_row)) for a, b in zip(p, q, strict=True)]
                 truth = np.array([sum(dirichlet_renyi(order, u, v) for u, v in both) for order in ORDERS])
