@@ -479,8 +479,7 @@ class HellingerDistributions:
     def _largest(self, exponent: float, divergences: Callable[[Array, Array], Array]) -> float:
         """The largest divergence between neighbours, in either order."""
         pairs = ((p, q) for _, _, p, q in self.neighbours(exponent))
-        largest = (float(divergences(*distributions).max()) for p, q in pairs for distributions in ((p, q), (q, p)))
-        return max(0.0, max(largest, default=0.0))
+        return max(float(divergences(*way).max()) for p, q in pairs for way in ((p, q), (q, p)))
 
 
 def _divergences(u: Array, v: Array, order: float) -> Array:

@@ -114,14 +114,10 @@ def test_the_other_curves_follow_from_the_divergences():
     assert together[3] >= loss.delta(0.3) * (1 - 1e-9)
 
 
-@pytest.mark.parametrize(
-    "guarantee",
-    [
-        dirdp.RenyiDP(order=5, epsilon=0.1),
-        dirdp.TruncatedCDP(rho=0.01, omega=20),
-        dirdp.ApproxDP(epsilon=1.0, delta=1e-6),
-    ],
-)
+RENYI, APPROX = dirdp.RenyiDP(order=5, epsilon=0.1), dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+
+
+@pytest.mark.parametrize("guarantee", [RENYI, dirdp.TruncatedCDP(rho=0.01, omega=20), APPROX])
 @pytest.mark.parametrize("alpha_min", [1e-3, 300.0])
 def test_calibration_ends_at_the_boundary(guarantee, alpha_min):
     found = RealValuedLoss.for_guarantee(guarantee, alpha_min=alpha_min, delta_2_squared=0.5, delta_inf=0.25)
@@ -130,14 +126,14 @@ def test_calibration_ends_at_the_boundary(guarantee, alpha_min):
 
 
 def test_arguments():
-    for wrong in ({"r": 0}, {"alpha_min": -1.0}, {"delta_2_squared": math.nan}, {"delta_inf": "1"}):
-        with pytest.raises(ArgumentError, match=next(iter(wrong))):
-            RealValuedLoss(**({"r": 1.0, "alpha_min": 1.0, "delta_2_squared": 2.0, "delta_inf": 1.0} | wrong))
+    between = "between 1e-60 and 1e"
+    wrong = {"r": 0, "alpha_min": -1.0, "delta_2_squared": math.nan, "delta_inf": "1"}
+    far = {"r": 1e-200, "delta_inf": 1e200, "alpha_min": 1e-300}
+    for name, value, words in (*((n, v, n) for n, v in wrong.items()), *((n, v, between) for n, v in far.items())):
+        with pytest.raises(ArgumentError, match=words):
+            RealValuedLoss(**({"r": 1.0, "alpha_min": 1.0, "delta_2_squared": 2.0, "delta_inf": 1.0} | {name: value}))
     for guarantee in (dirdp.PureDP(epsilon=1), dirdp.ZeroCDP(rho=1)):
         with pytest.raises(UnattainableError, match="unbounded"):
             RealValuedLoss.for_guarantee(guarantee, alpha_min=1.0, delta_2_squared=1.0, delta_inf=1.0)
-    for wrong in ({"r": 1e-200}, {"delta_inf": 1e200}, {"alpha_min": 1e-300}):
-        with pytest.raises(ArgumentError, match="between 1e-60 and 1e"):
-            RealValuedLoss(**({"r": 1.0, "alpha_min": 1.0, "delta_2_squared": 2.0, "delta_inf": 1.0} | wrong))
     # An entry cannot change by more than the whole vector.
     assert RealValuedLoss(1.0, 2.0, 0.25, 9.0).renyi(3) == pytest.approx(RealValuedLoss(1.0, 2.0, 0.25, 0.5).renyi(3))

@@ -9,7 +9,7 @@ from scipy.stats import laplace
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.papers import HellingerMechanism, p4_ilap_mech, p4_lap_mech
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
-from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import PureDP
 
 FORMS = {"lap": p4_lap_mech, "ilap": p4_ilap_mech}
 
@@ -18,9 +18,8 @@ def steps(mechanism, n=1000):
     """How likely the released first count is 0, 1, 2, ... from the true one, in either direction and in both."""
     outcomes, distribution = mechanism.distribution([n // 2, n - n // 2])
     shift = outcomes[:, 0] - n // 2
-    return [distribution[shift == t].sum() for t in range(3)], [
-        distribution[np.abs(shift) == t].sum() for t in range(1, 3)
-    ]
+    both_ways = [distribution[np.abs(shift) == t].sum() for t in range(1, 3)]
+    return [distribution[shift == t].sum() for t in range(3)], both_ways
 
 
 # P4's Tables 1 and 2: what is printed there, and it is right.
@@ -102,17 +101,6 @@ def test_distributions_add_up_and_stay_inside(noise, total, counts):
     assert np.all((outcomes >= 0) & (outcomes <= 7))
     totals = outcomes.sum(axis=1)
     assert np.all(totals == 7) if total == "fixed" or len(counts) == 2 else totals.max() == 14
-
-
-@pytest.mark.parametrize("noise", ["geometric", "laplace"])
-@pytest.mark.parametrize(
-    "guarantee",
-    [PureDP(epsilon=0.3), ApproxDP(epsilon=0.3, delta=1e-4), ZeroCDP(rho=0.1)],
-)
-def test_calibration_is_safe_and_tight(noise, guarantee):
-    mechanism = TruncatedNoiseMechanism.for_guarantee(guarantee, prior=np.ones(4), n_records=50, noise_kind=noise)
-    loss, allowed = mechanism.loss(guarantee)
-    assert allowed * (1 - 1e-6) < loss <= allowed
 
 
 def test_arguments():
