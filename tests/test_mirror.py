@@ -15,7 +15,7 @@ FOLDERS = {
 # Source files of more than 80 lines that no test file of their room is named after or imports: where they are tested.
 TESTED_BY = {
     "curator/observed.py": ("curator/test_diagnostics.py", "log-likelihoods of PyMC, and data like the observed ones"),
-    "mechanisms/audit_distributions.py": ("privacy/test_finite_distributions.py", "draws and noise, against masses"),
+    "mechanisms/audit_distributions.py": ("privacy/test_loss_distribution.py", "draws and noise, against masses"),
     "models/outcome_kinds.py": ("releases/test_private_model.py", "models that are accepted, and what is refused"),
     "models/outcomes.py": ("releases/test_private_model.py", "outcomes by rows against sums over all tables"),
     "models/without_data.py": ("releases/test_private_model.py", "what is left in a copy of a model"),

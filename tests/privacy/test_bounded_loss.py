@@ -44,10 +44,7 @@ def two_losses(u, t):
 
 @pytest.mark.parametrize("u", [0.2, 3.0])
 def test_choices_that_depend_on_earlier_ones_lose_no_more_than_the_composition(u):
-    """Two choices: the interval of the second is any, and another one after each outcome of the first.
-
-    The best order of intervals that is fixed in advance loses less, so its curve would be no bound.
-    """
+    """The interval of the second is any, and another after each outcome; intervals fixed in advance lose less."""
     two = Composition(((BoundedRange(u), 2),))
     distributions = [two_losses(u, t) for t in np.linspace(0, u, 17)[1:-1].tolist()]
     wider = []
@@ -69,9 +66,6 @@ def test_choices_that_depend_on_earlier_ones_lose_no_more_than_the_composition(u
         assert fixed <= adaptive <= two.delta(epsilon) < 1.6 * adaptive + 1e-12
         wider.append(adaptive / fixed if fixed > 0 else 1.0)
     assert max(wider) > 1.001
-
-
-# Erased randomised response.
 
 
 def test_many_steps_at_a_time_lose_more_and_little_more(monkeypatch):

@@ -11,23 +11,13 @@ from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy import convert
 from pymc_dirdp.privacy.bounded_loss import RandomisedResponse
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.curves import (
-    _under_chord,
-    best_order,
-    converted_deltas,
-    epsilon_at,
-    log_delta_at,
-    rho_from_above,
-)
+from pymc_dirdp.privacy.curves import best_order, converted_deltas, epsilon_at, log_delta_at, rho_from_above
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.loss_distribution import FiniteDistributions
 from tests.oracles import normal_hockey_stick
 
 PAIR = DominatingPair(1.0, math.inf, 0.1)
 MECHANISM = DirichletMechanism([5, 5], 0.3)
-
-
-# The order with the best bound.
 
 
 @pytest.mark.parametrize("curves", [PAIR, Composition(((PAIR, 3),))])
@@ -62,9 +52,6 @@ def test_the_best_order_is_at_an_end_or_never_exceeds_the_largest(largest):
     assert best_order(lambda order: 1 / order) > 1e12
 
 
-# From divergences to (epsilon, delta).
-
-
 @pytest.mark.parametrize("order", [1 + 1e-6, 1.7, 1e5])
 @pytest.mark.parametrize("divergence", [0.0, 7.0, math.inf])
 def test_an_epsilon_of_one_order_implies_its_delta(order, divergence):
@@ -93,9 +80,6 @@ def test_the_conversion_is_never_below_the_truth_of_a_gaussian_and_nearly_the_be
         assert best - 1e-9 <= math.log(delta) <= 0.9 * best + 1e-9
 
 
-# From one guarantee to another.
-
-
 def test_what_is_implied_holds_on_the_exact_curve():
     renyi = RenyiDP(order=8, epsilon=MECHANISM.renyi(8))
     for known in (renyi, TruncatedCDP(rho=MECHANISM.rho(10), omega=10)):
@@ -113,23 +97,16 @@ def test_what_is_implied_holds_on_the_exact_curve():
         assert convert(TruncatedCDP(rho=rho, omega=omega), ApproxDP, delta=delta).epsilon <= lemma
 
 
-@pytest.mark.parametrize(
-    ("known", "kind", "at"),
-    [
-        (ApproxDP(epsilon=1, delta=1e-6), PureDP, {}),
-        (ApproxDP(epsilon=1, delta=1e-6), ApproxDP, {"delta": 1e-7}),
-        (ApproxDP(epsilon=1, delta=1e-6), RenyiDP, {"order": 2}),
+def test_what_does_not_follow_is_refused():
+    approx = ApproxDP(epsilon=1, delta=1e-6)
+    for known, kind, at in (
+        *((approx, kind, at) for kind, at in ((PureDP, {}), (ApproxDP, {"delta": 1e-7}), (RenyiDP, {"order": 2}))),
         (RenyiDP(order=2, epsilon=1), RenyiDP, {"order": 3}),
         (TruncatedCDP(rho=1, omega=3), RenyiDP, {"order": 4}),
         (ZeroCDP(rho=1), PureDP, {}),
-    ],
-)
-def test_what_does_not_follow_is_refused(known, kind, at):
-    with pytest.raises(ArgumentError, match="does not follow"):
-        convert(known, kind, **at)
-
-
-# The largest divergence over its order, from values of the divergence.
+    ):
+        with pytest.raises(ArgumentError, match="does not follow"):
+            convert(known, kind, **at)
 
 
 @pytest.mark.parametrize("omega", [1.2, 3.0, 40.0, math.inf])
@@ -146,15 +123,3 @@ def test_rho_is_above_every_order_and_near(omega):
     response = RandomisedResponse(0.8)
     assert response.rho(2.0) <= rho_from_above(response._renyi, math.inf) <= response.rho(2.0) * 1.003
     assert rho_from_above(lambda order: 0.0, omega) == 0.0
-
-
-@pytest.mark.parametrize("slope", [1e-3, 0.5, 3.0])
-@pytest.mark.parametrize("offset", [-0.9, 0.0, 0.5])
-def test_the_largest_value_under_a_chord_is_no_smaller_than_any_on_it(slope, offset):
-    """Oracle: a dense scan; the largest value lies inside for some chords, and at an end for others."""
-    a, b = 1.5, 9.0
-    at_a = slope * (a - 1) * (1 + offset)
-    at_b = at_a + slope * (b - a)
-    x = np.linspace(a, b, 20_001)
-    scan = ((at_a + slope * (x - a)) / (x * (x - 1))).max()
-    assert scan * (1 - 1e-15) <= _under_chord(a, b, at_a, at_b, b) <= scan * (1 + 1e-6)

@@ -12,6 +12,7 @@ import pytest
 
 from pymc_dirdp.privacy.gaussian_loss import GaussianLoss, convert_deltas, deltas
 from tests.oracles import normal_hockey_stick
+from tests.test_rounding import zcdp_delta
 
 
 def delta(s, cells, records, epsilon):
@@ -21,10 +22,7 @@ def delta(s, cells, records, epsilon):
 @pytest.mark.parametrize("cells", [1, 2, 20])
 @pytest.mark.parametrize("sigma", [5e3, 1e9, 1e15])
 def test_large_sigma_is_above_the_continuous_distribution_and_near_it(sigma, cells):
-    """There both distributions agree to 1e-6 and better.
-
-    By Poisson's formula the difference is of second order in 1 / sigma.
-    """
+    """By Poisson's formula the difference is of second order in 1 / sigma."""
     ratio = math.sqrt(cells) / sigma
     with mp.workdps(60):
         for deviations in (0.0, 1.0, 4.0, 8.0):
@@ -75,15 +73,5 @@ def test_what_divergences_imply_is_the_least_over_all_orders(rho):
     epsilons = rho + 2 * math.sqrt(rho) * np.array([0.0, 0.5, 2.0, 6.0, 20.0])
     for epsilon, found in zip(epsilons.tolist(), convert_deltas(rho, epsilons).tolist(), strict=True):
         with mp.workdps(60):
-            e, rho_ = mp.mpf(epsilon), mp.mpf(rho)
-
-            def log_delta(log_ratio_to_budget, e=e, rho_=rho_):
-                above = mp.exp(log_ratio_to_budget)
-                return above * ((1 + above) * rho_ - e) - above * mp.log1p(1 / above) - mp.log1p(above)
-
-            low, high = mp.mpf(-200), mp.mpf(200)
-            for _ in range(200):
-                a, b = low + (high - low) / 3, high - (high - low) / 3
-                low, high = (low, b) if log_delta(a) < log_delta(b) else (a, high)
-            exact = min(mp.mpf(1), mp.sqrt(rho_ / 2), mp.exp(log_delta(low)))
+            exact = min(mp.sqrt(mp.mpf(rho) / 2), zcdp_delta(mp.mpf(rho), mp.mpf(epsilon)))
         assert exact <= found <= exact * (1 + mp.mpf(1e-10)) + 1e-300

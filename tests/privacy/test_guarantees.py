@@ -89,28 +89,19 @@ def test_words_of_guarantees_and_what_is_none():
         NOISE.loss(0.7)
 
 
-@pytest.mark.parametrize(
-    ("kind", "arguments"),
-    [
-        (RenyiDP, {"order": 0.5, "epsilon": 1}),
-        (RenyiDP, {"order": 2, "epsilon": 0}),
-        (RenyiDP, {"order": math.inf, "epsilon": 1}),
-        (TruncatedCDP, {"rho": 1, "omega": 1}),
-        (TruncatedCDP, {"rho": -1, "omega": 2}),
-        (ApproxDP, {"epsilon": -1, "delta": 0.1}),
-        (ApproxDP, {"epsilon": 1, "delta": 0}),
-        (ApproxDP, {"epsilon": 1, "delta": 1}),
-        (ApproxDP, {"epsilon": math.nan, "delta": 0.1}),
-        (ZeroCDP, {"rho": math.inf}),
-        (PureDP, {"epsilon": True}),
-        (PureDP, {"epsilon": "1"}),
-    ],
-)
-def test_domains(kind, arguments):
-    # No delta is another guarantee.
-    advice = r"got delta=0\. .*write PureDP\(epsilon=1\)" if arguments.get("delta") == 0 else "got "
-    with pytest.raises(ArgumentError, match=advice):
-        kind(**arguments)
+def test_domains():
+    for kind, good, wrong in (
+        (RenyiDP, {"order": 2, "epsilon": 1}, {"order": (0.5, math.inf), "epsilon": (0, -1)}),
+        (TruncatedCDP, {"rho": 1, "omega": 2}, {"omega": (1,), "rho": (-1,)}),
+        (ApproxDP, {"epsilon": 1, "delta": 0.1}, {"epsilon": (-1, math.nan), "delta": (0, 1)}),
+        (ZeroCDP, {"rho": 1}, {"rho": (math.inf,)}),
+        (PureDP, {"epsilon": 1}, {"epsilon": (True, "1")}),
+    ):
+        for name, value in ((name, value) for name, values in wrong.items() for value in values):
+            # No delta is another guarantee.
+            advice = r"got delta=0\. .*write PureDP\(epsilon=1\)" if (name, value) == ("delta", 0) else "got "
+            with pytest.raises(ArgumentError, match=advice):
+                kind(**(good | {name: value}))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Odds and probabilities in words are never below the true ones."""
+"""Odds and probabilities in words are never below the true ones, and the row of a register states them."""
 
 import math
 import re
@@ -6,13 +6,16 @@ import re
 import numpy as np
 import pytest
 
-import pymc_dirdp as dirdp
+from pymc_dirdp.display import Line
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.privacy.curves import convert
+from pymc_dirdp.privacy.deployment import Deployment
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.privacy.odds import DELTA, Odds, chance, delta_of, randomness
 
 
 def noise(epsilon, cells=3):
-    return GeometricMechanism.for_guarantee(dirdp.PureDP(epsilon=epsilon), prior=np.ones((1, cells)))
+    return GeometricMechanism.for_guarantee(PureDP(epsilon=epsilon), prior=np.ones((1, cells)))
 
 
 def percent(text):
@@ -39,7 +42,7 @@ def test_a_chance_is_from_above_and_near_and_never_certain(log_odds):
 
 def test_a_guarantee_from_which_no_bound_follows_says_so():
     """A divergence of order 1 bounds no odds; "exp(inf) at most" was said, as if nothing could exceed it."""
-    odds = Odds.of_guarantee(dirdp.RenyiDP(order=1, epsilon=0.5), "the records of one person")
+    odds = Odds.of_guarantee(RenyiDP(order=1, epsilon=0.5), "the records of one person")
     assert str(odds) == "anything, because no bound follows"
     assert "becomes certainty at most" in odds.paragraph("p was published", "")
     # Nothing is left out of a pure guarantee.
@@ -48,7 +51,7 @@ def test_a_guarantee_from_which_no_bound_follows_says_so():
 
 @pytest.mark.parametrize(
     "guarantee",
-    [dirdp.ApproxDP(epsilon=1.0, delta=1.234567e-6), dirdp.ZeroCDP(rho=0.1), dirdp.RenyiDP(order=8, epsilon=0.5)],
+    [ApproxDP(epsilon=1.0, delta=1.234567e-6), ZeroCDP(rho=0.1), RenyiDP(order=8, epsilon=0.5)],
 )
 def test_odds_of_a_guarantee_hold_for_the_worst_that_it_allows(guarantee):
     """Oracle: a hockey-stick divergence of b at e bounds the factor by exp(e) / (1 - b / delta)."""
@@ -80,3 +83,34 @@ def test_numbers_are_called_noisy_by_how_often_they_are_the_counts():
     assert randomness([100 * wide.log_no_noise]) == "The numbers are noisy on purpose."
     # One table with noise is enough, for numbers that are noisy.
     assert "noisy on purpose" in randomness([noise(80.0).log_no_noise, wide.log_no_noise])
+
+
+def stated(guarantee, name="p"):
+    odds = Odds.of_guarantee(guarantee, "the records of one person")
+    return Deployment(name, f"shares of {name}", guarantee, name, "one record moves", odds, "sums", "1:0", "1.0")
+
+
+def test_an_epsilon_and_a_delta_stand_there_as_they_are_stated_and_any_other_kind_from_above():
+    """Oracle: the conversion of the guarantee."""
+    for guarantee in (ApproxDP(epsilon=0.5, delta=1e-9), PureDP(epsilon=0.5)):
+        row = stated(guarantee, "a\x1b[2J").row
+        assert (row["epsilon"], row["delta"]) == (guarantee.epsilon, guarantee.stated_delta)
+        assert row["flavor"] == guarantee.flavour
+        # A terminal obeys no name.
+        assert all(str(value).isprintable() for value in row.values())
+    for guarantee in (ZeroCDP(rho=0.1), RenyiDP(order=4, epsilon=0.5), TruncatedCDP(rho=0.1, omega=20)):
+        row, exact = stated(guarantee).row, convert(guarantee, ApproxDP, delta=DELTA).epsilon
+        assert row["delta"] == DELTA
+        assert exact <= row["epsilon"] <= exact * (1 + 1e-5)
+    # JSON lacks infinity.
+    assert stated(RenyiDP(order=1, epsilon=0.5)).row["epsilon"] is None
+
+
+def test_lines_for_a_screen_and_for_a_page_have_one_source():
+    found = stated(ApproxDP(epsilon=0.5, delta=1e-9))
+    lines = list(found.lines(protects="every person", protected="every person at all", most="0.5", together=", in all"))
+    by_depth = {depth: {line.label: line.text for line in lines if line.depth == depth} for depth in (0, 1)}
+    assert by_depth[0] == {"protects": "every person", "at most": "0.5", "odds": f"times {found.odds}"}
+    assert by_depth[1]["guarantee"] == f"{found.guarantee}, in all"
+    assert by_depth[1]["posterior odds"] == f"times {found.odds}, about the records of one person"
+    assert Line("protected", "every person at all", 1) in lines

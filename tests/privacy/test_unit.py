@@ -1,4 +1,4 @@
-"""What one person can change: blocks, partitions, conditions, and the figures that the documentation prints."""
+"""What one person can change: blocks, partitions and conditions; and who the neighbours are."""
 
 import itertools
 import math
@@ -8,29 +8,23 @@ import pytest
 from scipy.special import digamma, gammaln
 
 from pymc_dirdp import ApproxDP, RenyiDP, TruncatedCDP, calibrate
+from pymc_dirdp.checks import MAX_RECORDS
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import converted_deltas
 from pymc_dirdp.privacy.divergences import renyi_add
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
-from pymc_dirdp.privacy.people import Contribution
-from pymc_dirdp.privacy.unit import (
-    SpreadRecords,
-    dominating_pair,
-    gains,
-    partitions,
-    personal_cells,
-)
+from pymc_dirdp.privacy.people import ADJACENCIES, Contribution, adjacency_by_name
+from pymc_dirdp.privacy.unit import SpreadRecords, dominating_pair, gains, partitions, personal_cells
+from tests.oracles import neighbours, tables_of
 
 EACH = Contribution(1, ("each",))
 
 
 def pair(alpha, r, contribution=1, adjacency="replace-one", min_count=0.0):
     return dominating_pair(np.array(alpha, dtype=float), r, adjacency, min_count, contribution)
-
-
-# Which cells matter.
 
 
 def test_every_block_has_its_own_smallest_cells_and_equal_ones_are_counted():
@@ -44,7 +38,8 @@ def test_every_block_has_its_own_smallest_cells_and_equal_ones_are_counted():
     both = Composition(((DominatingPair(0.7, 3.0, 0.1), 1), (DominatingPair(1.0, 2.0, 0.1), 1)))
     assert pair(table, 0.1, EACH) == both
     assert pair(table, 0.1, 2) == DominatingPair(0.7, 1.0, 0.2)
-    own = pair(table, 0.1, Contribution(3, ("own",)))
+    # Own entries with larger priors are left out.
+    own = pair([*table, [3.5, 9.0, 9.0]], 0.1, Contribution(3, ("own",)))
     assert own == Parallel((DominatingPair(0.7, 3.0, 0.1 * 3), DominatingPair(1.0, 2.0, 0.1 * 3)))
     raised = pair(table, 0.1, EACH, "add-remove", min_count=2.0)
     assert raised == Composition(
@@ -64,16 +59,6 @@ def test_axes_of_three_kinds():
     for order in (1.0, 2.5):
         assert curves.renyi(order) == pytest.approx(max(p.renyi(order) for p in people), rel=1e-12)
     assert curves.delta(0.3) == pytest.approx(max(p.delta(0.3) for p in people), rel=1e-12)
-
-
-def test_own_entries_with_larger_priors_are_left_out():
-    alpha = np.array([[1.0, 4.0], [2.0, 5.0], [3.0, 3.0], [3.5, 9.0]])
-    assert pair(alpha, 0.1, Contribution(1, ("own",))) == Parallel(
-        (DominatingPair(1.0, 4.0, 0.1), DominatingPair(3.0, 3.0, 0.1))
-    )
-
-
-# Several records in one block.
 
 
 def exact_add(order, a, s):
@@ -175,11 +160,7 @@ def test_under_add_remove_two_cells_may_lose_more_than_one(a, r, epsilon, ratio)
 
 
 def test_rho_is_the_largest_divergence_over_its_order_below_one_half():
-    for cells, r, m, omega in [
-        ((0.1,) * 4, 0.02, 3, 2.5),
-        ((0.02, 0.3, 0.4), 0.004, 2, 3.0),
-        ((0.3,) * 21, 0.002, 20, 8),
-    ]:
+    for cells, r, m, omega in (((0.1,) * 4, 0.02, 3, 2.5), ((0.02, 0.3), 0.004, 2, 3.0), ((0.3,) * 21, 0.002, 20, 8)):
         for adjacency in ("replace-one", "add-remove"):
             block = SpreadRecords(cells, len(cells), r, m, adjacency)
             orders = np.linspace(1, omega, 60)[1:]
@@ -189,39 +170,17 @@ def test_rho_is_the_largest_divergence_over_its_order_below_one_half():
             assert block.rho(math.inf) == math.inf
 
 
-# Calibration.
-
-
-def test_the_table_of_surveys_in_the_documentation():
-    """At (1, 1e-6): r of a person with one answer in each row, and of that many records anywhere."""
-    for a, rows, r_unit, r_anywhere in ((1.0, 2, 0.0721, 0.0439), (1.0, 50, 0.0183, 0.0018), (5.0, 50, 0.0503, 0.0063)):
-        target, prior = ApproxDP(epsilon=1, delta=1e-6), np.full((rows, 3), a)
-        each, anywhere, one = (
-            calibrate(target, prior=prior, mechanism=Dirichlet(strategy="temper"), contribution=contribution).r
-            for contribution in (EACH, rows, 1)
-        )
-        assert (each, anywhere) == pytest.approx((r_unit, r_anywhere), abs=6e-5)
-        # 0.1.0 read one record of a person: its delta is far above the guarantee.
-        assert pair(prior, one, EACH).delta(1.0) > 1e-5
-
-
-APPROX, RENYI, TRUNCATED = (
-    ApproxDP(epsilon=1, delta=1e-6),
-    RenyiDP(order=3, epsilon=0.2),
-    TruncatedCDP(rho=0.05, omega=5),
-)
+OWN = Contribution(2, ("own",))
 
 
 @pytest.mark.parametrize(
     ("target", "contribution", "strategy", "adjacency"),
     [
-        (APPROX, EACH, "temper", "replace-one"),
-        (APPROX, 4, "temper", "add-remove"),
-        (APPROX, Contribution(2, ("own",)), "optimal", "replace-one"),
-        (RENYI, Contribution(2, ("own",)), "temper", "add-remove"),
-        (RENYI, EACH, "inflate", "replace-one"),
-        (TRUNCATED, Contribution(3, ("each",)), "temper", "replace-one"),
-        (TRUNCATED, 4, "inflate", "add-remove"),
+        (ApproxDP(epsilon=1, delta=1e-6), OWN, "optimal", "replace-one"),
+        (RenyiDP(order=3, epsilon=0.2), OWN, "temper", "add-remove"),
+        (RenyiDP(order=3, epsilon=0.2), EACH, "inflate", "replace-one"),
+        (TruncatedCDP(rho=0.05, omega=5), Contribution(3, ("each",)), "temper", "replace-one"),
+        (TruncatedCDP(rho=0.05, omega=5), 4, "inflate", "add-remove"),
     ],
     ids=str,
 )
@@ -243,3 +202,31 @@ def test_adding_to_the_prior_keeps_the_smallest_cells():
             direct = dominating_pair(alpha + s, 0.02, "replace-one", 2.0, contribution)
             shifted = cells.curves(0.02, "replace-one", raise_by=s, min_count=2.0)
             assert shifted.renyi([1.0, 2.0]) == pytest.approx(direct.renyi([1.0, 2.0]), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ADJACENCIES)
+def test_sensitivities_are_those_of_all_neighbours(name):
+    relation = adjacency_by_name(name)
+    tables = itertools.chain.from_iterable(tables_of((3,), n) for n in range(4))
+    changes = np.array([x - y for x in tables for y in neighbours(x, name)])
+    assert relation.delta_2_squared == (changes**2).sum(axis=1).max()
+    assert relation.delta_1 == np.abs(changes).sum(axis=1).max()
+    assert relation.delta_inf == np.abs(changes).max()
+    assert relation.records_are_public == bool(np.all(changes.sum(axis=1) == 0))
+    assert ("public" in relation.statement) == relation.records_are_public
+
+
+def test_every_count_that_is_allowed_is_a_double_of_its_own():
+    assert Contribution(MAX_RECORDS).records == MAX_RECORDS == 2**53
+    assert float(MAX_RECORDS - 1) != float(MAX_RECORDS) == float(MAX_RECORDS + 1)
+    for records in (0, MAX_RECORDS + 1, 10**20, 10**400):
+        with pytest.raises(ArgumentError, match="records"):
+            Contribution(records)
+
+
+def test_blocks_and_records_are_counted_along_the_axes_of_each_entry():
+    survey = Contribution(2, ("each", "own", "any"))
+    assert survey.blocks((5, 7, 11, 3)) == 5
+    assert survey.total((5, 7, 11, 3)) == 10
+    with pytest.raises(ArgumentError, match="each of 2 row axes"):
+        survey.fitted((5, 7, 3))

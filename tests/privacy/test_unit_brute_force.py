@@ -5,14 +5,15 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import betaln, gammaln
+from scipy.special import gammaln
 
 from pymc_dirdp import ApproxDP, calibrate
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.mechanisms.registry import Dirichlet
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.people import Contribution
-from tests.oracles import beta_hockey_stick, dirichlet_renyi, log_logit_density, tables_of
+from tests.oracles import beta_hockey_stick, dirichlet_renyi, tables_of
+from tests.privacy.test_composition import draws_delta
 
 # What one person may hold, as tables of counts. The names are those of the models.
 
@@ -148,10 +149,7 @@ def test_no_neighbour_exceeds_the_hockey_stick(name, adjacency):
 
 
 def test_a_wrong_claim_is_rejected():
-    """Two records that can meet in a cell are no composition of two records: the same data refute that claim.
-
-    The documentation prints the figures.
-    """
+    """Two records that can meet in a cell are no composition of two records. The documentation prints the figures."""
     shape, alpha = (3,), [1.0, 1.0, 2.0]
     tables = anywhere(shape, 2)
     single = DirichletMechanism(alpha, 0.2)
@@ -230,19 +228,11 @@ def test_a_row_of_public_size_without_a_record_that_may_move(n_records, min_coun
     assert calibrated.satisfies(guarantee)
 
 
-@pytest.mark.thorough
 def test_two_draws_from_a_row_of_public_size():
     """Neighbours that are less far apart at every epsilon >= 0 are further apart below 0, and draws add up both."""
     mechanism = DirichletMechanism([0.5, 4.0], 0.8, n_records=5)
     claim = Composition(((mechanism, 2),))
-
-    for epsilon in (0.0, 1.0):
-        worst = 0.0
-        for first, second in row_neighbours(mechanism):
-            (a, b), (c, d) = first, second
-            u = np.linspace(-60, 25, 256)
-            losses = (a - c) * u - betaln(a, b) + betaln(c, d)
-            inner = [beta_hockey_stick(epsilon - loss, first, second) for loss in losses]
-            worst = max(worst, float(np.sum(np.exp(log_logit_density(u, a, b)) * inner) * (u[1] - u[0])))
+    for epsilon in (1e-9, 1.0):
+        worst = max(draws_delta(epsilon, (*both, 2)) for both in row_neighbours(mechanism))
         # The grid adds a little.
         assert worst * (1 - 1e-6) <= claim.delta(epsilon) <= worst * 1.15
