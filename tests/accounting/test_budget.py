@@ -9,17 +9,6 @@ import mpmath
 import pytest
 
 from pymc_dirdp.accounting import budget
-from pymc_dirdp.accounting.budget import (
-    EXACT,
-    Amount,
-    Balance,
-    _round_up,
-    _suitable_order,
-    _tightest,
-    as_decimal,
-    cost_of,
-    tracked_rules,
-)
 from pymc_dirdp.accounting.entries import Entry, Header
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.errors import ArgumentError, BudgetError
@@ -36,12 +25,12 @@ GUARANTEE = ApproxDP(epsilon=MECHANISM.epsilon(1e-8), delta=1e-8)
 
 def folded(limit, costs, *, adaptive=True):
     """The balance of releases with these costs."""
-    balance = Balance(Header(limit, adaptive, "replace-one"), "The ledger", (0, "", ""))
+    balance = budget.Balance(Header(limit, adaptive, "replace-one"), "The ledger", (0, "", ""))
     return balance.after([Entry(i, "now", "hair", PureDP(epsilon=1), cost) for i, cost in enumerate(costs, start=1)])
 
 
 def spent(limit, *releases, adaptive=True):
-    costs = [cost_of(limit, guarantee, mechanism, adaptive=adaptive) for guarantee, mechanism in releases]
+    costs = [budget.cost_of(limit, guarantee, mechanism, adaptive=adaptive) for guarantee, mechanism in releases]
     return dict(folded(limit, costs, adaptive=adaptive)._iterate_amounts())
 
 
@@ -65,7 +54,7 @@ def spent(limit, *releases, adaptive=True):
 def test_what_a_guarantee_costs(limit, guarantee, expected):
     if expected is None:
         with pytest.raises(ArgumentError, match="does not follow"):
-            cost_of(limit, guarantee, None, adaptive=True)
+            budget.cost_of(limit, guarantee, None, adaptive=True)
     else:
         ((amount,),) = spent(limit, (guarantee, None)).values()
         assert float(amount.spent) == pytest.approx(expected, rel=1e-12)
@@ -73,13 +62,13 @@ def test_what_a_guarantee_costs(limit, guarantee, expected):
 
 def test_a_mechanism_costs_its_own_divergence():
     limit = RenyiDP(order=4, epsilon=1)
-    cost = cost_of(limit, RenyiDP(order=4, epsilon=0.3), MECHANISM, adaptive=True)
+    cost = budget.cost_of(limit, RenyiDP(order=4, epsilon=0.3), MECHANISM, adaptive=True)
     assert cost[limit.measure] == MECHANISM.renyi(4)
     # Under an (epsilon, delta) guarantee too, where the guarantee itself implies none.
-    assert cost_of(limit, GUARANTEE, MECHANISM, adaptive=True)[limit.measure] == MECHANISM.renyi(4)
+    assert budget.cost_of(limit, GUARANTEE, MECHANISM, adaptive=True)[limit.measure] == MECHANISM.renyi(4)
     # A bound on divergences alone is stated at a tenth of the delta of the limit.
     cost, stated = (
-        cost_of(LIMIT, ZeroCDP(rho=0.01), None, adaptive=True),
+        budget.cost_of(LIMIT, ZeroCDP(rho=0.01), None, adaptive=True),
         convert(ZeroCDP(rho=0.01), ApproxDP, delta=1e-7),
     )
     assert (cost["epsilon"], cost["delta"]) == (stated.epsilon, pytest.approx(1e-7))
@@ -95,7 +84,7 @@ def test_divergences_of_an_approximate_limit_convert_back_to_it():
     assert float(amount.spent) == pytest.approx(MECHANISM.renyi(order), rel=2e-3)
     # A bare guarantee leaks its delta.
     amount, leak = spent(LIMIT, (ApproxDP(epsilon=0.1, delta=1e-7), None))["divergences"]
-    assert leak.spent == as_decimal(1e-7)
+    assert leak.spent == budget.as_decimal(1e-7)
     assert float(amount.spent) == pytest.approx(min(0.1, order * 0.01 / 2), rel=2e-3)
     # Many small releases cost less by divergences than by sums.
     rules = spent(LIMIT, *[(GUARANTEE, MECHANISM)] * 20)
@@ -103,7 +92,7 @@ def test_divergences_of_an_approximate_limit_convert_back_to_it():
 
 
 def test_fixed_releases_are_added_up_by_the_tightest_way():
-    assert tuple(tracked_rules(LIMIT, adaptive=False)) == ("basic", "best order", "optimal composition")
+    assert tuple(budget.tracked_rules(LIMIT, adaptive=False)) == ("basic", "best order", "optimal composition")
     rules = spent(LIMIT, *[(GUARANTEE, MECHANISM)] * 20, adaptive=False)
     best, optimal = rules["best order"][0], rules["optimal composition"][0]
     composition = Composition(((MECHANISM, 20),))
@@ -115,36 +104,22 @@ def test_fixed_releases_are_added_up_by_the_tightest_way():
     assert optimal.share > best.share
 
 
-# Guarantees at the ends of the doubles; each limit is spent by every 19th of them, and by itself.
-ENDS = [5e-324, 1e-160, 1e-9, 1.0, 800.0, 1e160, 1.7e308]
-GUARANTEES = [
-    *(ApproxDP(epsilon=e, delta=d) for e in (0.0, *ENDS) for d in (5e-324, 0.5)),
-    *(kind for e in ENDS for kind in (PureDP(epsilon=e), ZeroCDP(rho=e), TruncatedCDP(rho=e, omega=3.0))),
-    *(RenyiDP(order=o, epsilon=e) for e in ENDS for o in (1.0, 2.0, 1e9)),
-]
-LIMITS = [
-    *(ApproxDP(epsilon=e, delta=d) for e in (0.0, 1e-300, 1.0, 1000.0, 1e300) for d in (5e-324, 0.5)),
-    *(kind for e in (1e-300, 1e300) for kind in (PureDP(epsilon=e), ZeroCDP(rho=e), RenyiDP(order=2.0, epsilon=e))),
-]
-
-
-@pytest.mark.parametrize("adaptive", [True, False])
-@pytest.mark.thorough
-def test_guarantees_of_every_size_are_admitted_or_refused(adaptive):
+@pytest.mark.parametrize("delta", [5e-324, 0.5])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-300, 1.0, 1000.0, 1e300])
+def test_a_limit_of_every_size_is_spent_once(epsilon, delta):
     """Found by review: an epsilon of 0 did not end, (1000, 0.5) was no double."""
-    admitted = 0
-    for i, limit in enumerate(LIMITS if adaptive else LIMITS[1::3]):
-        for guarantee in [*GUARANTEES[i % 19 :: 19], *([limit] if adaptive else [])]:
-            ledger = Ledger(limit, adaptive=adaptive)
-            with contextlib.suppress(ArgumentError, BudgetError):
-                ledger.spend(guarantee, what="hair")
-                ledger.spend(guarantee, what="hair")
-            if ledger.entries():
-                admitted += 1
-                assert all(left >= 0 for left in ledger.left.values())
-            if guarantee == limit and isinstance(guarantee, ApproxDP):
-                assert len(ledger.entries()) == 1
-    assert admitted > (15 if adaptive else 2)
+    limit = ApproxDP(epsilon=epsilon, delta=delta)
+    ledger = Ledger(limit)
+    ledger.spend(limit, what="hair")
+    for more in (limit, PureDP(epsilon=1e160), RenyiDP(order=1e9, epsilon=1.7e308), ZeroCDP(rho=1e160)):
+        with contextlib.suppress(ArgumentError), pytest.raises(BudgetError):
+            ledger.spend(more, what="eyes")
+    assert len(ledger.entries()) == 1
+    fixed = Ledger(limit, adaptive=False)
+    with contextlib.suppress(BudgetError):
+        fixed.spend(limit, what="hair")
+        fixed.spend(limit, what="hair")
+    assert all(left >= 0 for left in (*ledger.left.values(), *fixed.left.values()))
 
 
 def test_a_guarantee_of_epsilon_zero_costs_its_delta_alone():
@@ -160,15 +135,12 @@ def test_a_guarantee_of_epsilon_zero_costs_its_delta_alone():
 @pytest.mark.parametrize("delta", [1e-30, 0.5])
 def test_the_budget_of_divergences_keeps_the_limit(epsilon, delta):
     """Oracle: the conversion of P1 Lemma 3 with 60 digits. No rounding is on the unsafe side."""
-    limit = ApproxDP(epsilon=epsilon, delta=delta)
-    for name, amounts in spent(limit).items():
-        if name == "divergences":
-            order = _suitable_order(limit.epsilon, limit.delta)[0]
-            with mpmath.workdps(60):
-                o, d = mpmath.mpf(order), mpmath.mpf(delta) / 2
-                implied = mpmath.mpf(str(amounts[0].limit)) + mpmath.log(o - 1)
-                implied -= (mpmath.log(d) + o * mpmath.log(o)) / (o - 1)
-                assert implied <= mpmath.mpf(epsilon)
+    for amount in spent(ApproxDP(epsilon=epsilon, delta=delta)).get("divergences", ())[:1]:
+        with mpmath.workdps(60):
+            o, d = mpmath.mpf(budget._suitable_order(epsilon, delta)[0]), mpmath.mpf(delta) / 2
+            implied = mpmath.mpf(str(amount.limit)) + mpmath.log(o - 1)
+            implied -= (mpmath.log(d) + o * mpmath.log(o)) / (o - 1)
+            assert implied <= mpmath.mpf(epsilon)
 
 
 def test_sums_are_exact_from_the_smallest_to_the_largest_double():
@@ -176,35 +148,32 @@ def test_sums_are_exact_from_the_smallest_to_the_largest_double():
     total = folded(LIMIT, costs)
     assert Fraction(total.sum("epsilon")) == 2 * Fraction("1.7e308") + 2 * Fraction("5e-324") + Fraction("0.1")
     with pytest.raises(Inexact):
-        EXACT.add(Decimal("1e900"), Decimal("1e-900"))
+        budget.EXACT.add(Decimal("1e900"), Decimal("1e-900"))
     # A number that one release lacks has no sum.
     assert folded(LIMIT, [*costs, {"delta": 0.1}]).sum("epsilon") is None
     assert folded(LIMIT, []).sum("delta") == 0
-    amount = Amount("epsilon", total.sum("epsilon"), as_decimal(1e308))
-    assert not amount.within
-    assert float(amount.spent) == math.inf
-    assert Fraction(amount.left) == Fraction("1e308") - Fraction(amount.spent)
+    assert float(total.sum("epsilon")) == math.inf
 
 
 def test_a_pure_mechanism_costs_no_delta():
     """A pure guarantee stays pure in a ledger, also if it was asked for as (epsilon, delta)."""
     mechanism = Composition(((GeometricMechanism.for_guarantee(PureDP(epsilon=0.25), prior=[1, 1]), 2),))
-    cost = cost_of(LIMIT, ApproxDP(epsilon=0.5, delta=1e-7), mechanism, adaptive=True)
+    cost = budget.cost_of(LIMIT, ApproxDP(epsilon=0.5, delta=1e-7), mechanism, adaptive=True)
     assert (cost["epsilon"], cost["delta"]) == (mechanism.pure_epsilon, 0.0)
-    assert cost_of(PureDP(epsilon=1), ApproxDP(epsilon=0.5, delta=1e-7), mechanism, adaptive=True) == {
+    assert budget.cost_of(PureDP(epsilon=1), ApproxDP(epsilon=0.5, delta=1e-7), mechanism, adaptive=True) == {
         "epsilon": mechanism.pure_epsilon
     }
     # Where the mechanism is pure only at a larger epsilon, what was guaranteed costs less.
     loose = Composition(((mechanism, 4),))
     guarantee = ApproxDP(epsilon=loose.epsilon(1e-3), delta=1e-3)
     assert guarantee.epsilon < loose.pure_epsilon
-    cost = cost_of(LIMIT, guarantee, loose, adaptive=True)
+    cost = budget.cost_of(LIMIT, guarantee, loose, adaptive=True)
     assert (cost["epsilon"], cost["delta"]) == (guarantee.epsilon, guarantee.delta)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-6), (1.0, 5e-324)])
 def test_a_limit_for_which_no_order_is_of_use_has_no_budget_of_divergences(epsilon, delta):
-    assert _suitable_order(epsilon, delta)[1] == 0
+    assert budget._suitable_order(epsilon, delta)[1] == 0
     with pytest.raises(BudgetError):
         Ledger(ApproxDP(epsilon=epsilon, delta=delta)).spend(RenyiDP(order=2.0, epsilon=0.5), what="hair")
 
@@ -245,28 +214,26 @@ def test_many_different_epsilons_are_rounded_up(monkeypatch):
 
 def test_rounding_never_lowers_an_epsilon_and_makes_few_of_many():
     for epsilon in (0.0, 5e-324, 1e-300, 3e-7, 0.1, 1.0, 1.001, 7.3, 1e10, 1e300, 1.7e308):
-        assert epsilon <= _round_up(epsilon) <= max(1.001 * epsilon * (1 + 1e-12), epsilon)
-    assert len({_round_up(1 + i / 10**5) for i in range(1000)}) < 15
+        assert epsilon <= budget._round_up(epsilon) <= max(1.001 * epsilon * (1 + 1e-12), epsilon)
+    assert len({budget._round_up(1 + i / 10**5) for i in range(1000)}) < 15
 
 
 def test_a_rule_by_which_a_limit_of_0_is_exceeded_is_not_the_tightest():
     def amounts(*values):
-        return [Amount(name, *map(Decimal, pair)) for name, pair in zip(("epsilon", "delta"), values, strict=True)]
+        return [
+            budget.Amount(name, *map(Decimal, pair)) for name, pair in zip(("epsilon", "delta"), values, strict=True)
+        ]
 
     by_rule = {"exceeded": amounts(("0.5", "1"), ("1e-9", "0")), "full": amounts(("1", "1"), ("0", "0"))}
-    assert _tightest(by_rule) == "full"
-    assert _tightest(dict(reversed(by_rule.items()))) == "full"
+    assert budget._tightest(by_rule) == "full"
+    assert budget._tightest(dict(reversed(by_rule.items()))) == "full"
 
 
-@pytest.mark.parametrize(
-    ("spent", "limit", "share", "within"),
-    [(0.5, 2.0, 0.25, True), (2.0, 2.0, 1, True), (3.0, 2.0, 1.5, False), (0.0, 0.0, 0, True), (5e-324, 0.0, 1, False)],
-)
-def test_shares_of_a_limit_and_what_is_left(spent, limit, share, within):
-    amount = Amount("epsilon", as_decimal(spent), as_decimal(limit))
-    assert amount.share == share
-    assert amount.within is within
-    assert amount.left == as_decimal(limit) - as_decimal(spent)
+def test_shares_of_a_limit_and_what_is_left():
+    for spent, limit, share in ((0.5, 2, 0.25), (2, 2, 1), (3, 2, 1.5), (0, 0, 0), (5e-324, 0, 1)):
+        amount = budget.Amount("epsilon", budget.as_decimal(spent), budget.as_decimal(limit))
+        assert (amount.share, amount.within) == (share, spent <= limit)
+        assert amount.left == budget.as_decimal(limit) - budget.as_decimal(spent)
 
 
 def test_what_a_reservation_lacks_is_added_up_again_once_it_was_used():
@@ -274,8 +241,8 @@ def test_what_a_reservation_lacks_is_added_up_again_once_it_was_used():
     costs = [{"epsilon": 0.1, "delta": 0.0}, {"epsilon": 0.2, "delta": 0.0}]
     bare = Entry(1, "now", "hair", PureDP(epsilon=1), {"epsilon": 0.4}, reserved=True)
     release = Entry(2, "now", "hair", PureDP(epsilon=1), costs[0], uses=1)
-    reserved = Balance(Header(LIMIT, True, "replace-one"), "The ledger", (0, "", "")).after([bare])
+    reserved = budget.Balance(Header(LIMIT, True, "replace-one"), "The ledger", (0, "", "")).after([bare])
     assert reserved.sum("delta") is None
     used = reserved.after([release])
-    assert (used.sum("epsilon"), used.sum("delta"), used.n_entries) == (as_decimal(0.1), 0, 1)
+    assert (used.sum("epsilon"), used.sum("delta"), used.n_entries) == (budget.as_decimal(0.1), 0, 1)
     assert used.reservations == {}

@@ -1,6 +1,7 @@
-"""A ledger's file under attack: forks, other folders, other files of the same name, and changed rows."""
+"""A ledger's file under attack: forks, other folders and files, changed rows, and hostile texts; and its commits."""
 
 import hashlib
+import itertools
 import json
 import pickle
 import shutil
@@ -11,6 +12,7 @@ from contextlib import closing
 
 import pytest
 
+from pymc_dirdp.accounting import store
 from pymc_dirdp.accounting.entries import Entry, next_row
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
@@ -38,6 +40,7 @@ def ledger(path):
     return made
 
 
+# The first two entries change places.
 SWAP = ("SET number = -1 WHERE number = 1", "SET number = 1 WHERE number = 2", "SET number = 2 WHERE number = -1")
 
 
@@ -56,7 +59,7 @@ def in_a_process(code):
 
 
 FORK = """
-import os, sys
+import os, threading
 from pymc_dirdp.errors import LedgerError
 from pymc_dirdp.privacy.guarantees import ApproxDP
 from pymc_dirdp.accounting.ledger import Ledger
@@ -70,7 +73,10 @@ def spend():
 {before}
 if os.fork():
     os.wait()
-    spend()
+    # Another thread, which would wait forever for a lock that is not free again.
+    other = threading.Thread(target=spend, daemon=True)
+    other.start()
+    other.join(20)
 else:
     spend()
     os._exit(0)
@@ -80,7 +86,7 @@ else:
 # A thread that uses the ledger: SQLite's locks are not inherited, its belief to hold them is, and a lock of Python's
 # would never be free again.
 READING = """
-import threading, time
+import time
 inside = threading.Event()
 def reading():
     with ledger._store._transaction():
@@ -104,13 +110,16 @@ def test_a_fork_spends_nothing_twice(path, where):
         assert parent.startswith("BudgetError")
 
 
-def test_the_path_is_resolved_once(tmp_path, monkeypatch):
+def test_the_path_is_resolved_once_and_a_ledger_in_memory_is_not_copied(tmp_path, monkeypatch):
+    with pytest.raises(LedgerError, match="both copies could spend"):
+        pickle.dumps(Ledger(LIMIT))
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
     monkeypatch.chdir(tmp_path / "first")
-    ledger = Ledger(TENTH, "budget.db")
+    ledger = Ledger(TENTH, "budget.db", adaptive=False)
     again = pickle.loads(pickle.dumps(ledger))
     ledger.spend(TENTH, what="hair")
+    assert repr(again) == repr(ledger)
     monkeypatch.chdir(tmp_path / "second")
     assert ledger.path == tmp_path / "first" / "budget.db"
     for each in (ledger, again):
@@ -234,43 +243,6 @@ def test_the_header_does_not_change(ledger, path, statement):
             Ledger(limit, path, **options)
 
 
-def with_trigger(monkeypatch, ledger, trigger, connection_of=lambda connection: connection):
-    """Each connection of the ledger begins with a trigger of its own."""
-    connected = type(ledger._store)._connect
-
-    def cursed(store):
-        connection = connected(store)
-        connection.execute(trigger)
-        return connection_of(connection)
-
-    monkeypatch.setattr(type(ledger._store), "_connect", cursed)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "DELETE FROM entries WHERE number = NEW.number",
-        "UPDATE entries SET text = '{}' WHERE number = NEW.number",
-        "DELETE FROM entries WHERE number = 1",
-        "UPDATE ledger SET text = '{}'",
-    ],
-)
-@pytest.mark.parametrize("kind", ["", "TEMP"])
-def test_a_trigger_is_noticed_before_anything_is_durable(ledger, path, body, kind, monkeypatch):
-    """A trigger of the file is refused at once. One of the connection stands for anything else that changes rows."""
-    head, place = ledger.head, "main.entries" if kind else "entries"
-    trigger = f"CREATE {kind} TRIGGER thief AFTER INSERT ON {place} BEGIN {body}; END"
-    if kind:
-        with_trigger(monkeypatch, ledger, trigger)
-    else:
-        edit(path, trigger)
-    with pytest.raises(LedgerError, match=r"such as a trigger|from entry 4 on"):
-        ledger.spend(TENTH, what="teeth")
-    monkeypatch.undo()
-    edit(path, "DROP TRIGGER IF EXISTS thief")
-    assert ledger._verified() == head
-
-
 class Liar:
     """A connection that reports another number of changes than there were."""
 
@@ -286,20 +258,44 @@ class Liar:
         return self._changes
 
 
+THEFTS = [
+    "DELETE FROM entries WHERE number = NEW.number",
+    "UPDATE entries SET text = '{}' WHERE number = NEW.number",
+    "DELETE FROM entries WHERE number = 1",
+    "UPDATE ledger SET text = '{}'",
+]
+# What is left is a whole ledger, as it was before.
+SET_BACK = "DELETE FROM entries WHERE number = 4; UPDATE ledger SET number = 3, hash = 'HASH'"
+
+
 @pytest.mark.parametrize(
-    ("event", "words"),
-    [("INSERT ON main.entries", "there are 3 of 4 entries"), ("UPDATE ON main.ledger", "it is missing, or differs")],
+    ("event", "body", "seen_by", "words"),
+    [
+        *(("INSERT ON entries", body, None, "such as a trigger") for body in THEFTS),
+        *(("INSERT ON main.entries", body, lambda connection: connection, "from entry 4 on") for body in THEFTS),
+        ("INSERT ON main.entries", THEFTS[0], Liar, "entry 4 on: there are 3 of 4 entries"),
+        ("UPDATE ON main.ledger", SET_BACK, Liar, "entry 4 on: it is missing, or differs"),
+    ],
+    ids=itertools.count(),
 )
-def test_the_row_is_read_back(ledger, monkeypatch, event, words):
-    """Without the count of changes, which a connection could report wrongly, the rows themselves still tell."""
-    head, body = ledger.head, "DELETE FROM entries WHERE number = 4"
-    if "UPDATE" in event:
-        # What is left is a whole ledger, as it was before.
-        body += f"; UPDATE ledger SET number = 3, hash = '{head.partition(':')[2]}'"
-    with_trigger(monkeypatch, ledger, f"CREATE TEMP TRIGGER thief AFTER {event} BEGIN {body}; END", Liar)
-    with pytest.raises(LedgerError, match=f"entry 4 on: {words}"):
+def test_a_trigger_is_noticed_before_anything_is_durable(ledger, path, event, body, seen_by, words, monkeypatch):
+    """Of the file it is refused at once. One of the connection stands for anything else, also if it lies."""
+    head, connected = ledger.head, type(ledger._store)._connect
+    trigger = f"TRIGGER thief AFTER {event} BEGIN {body.replace('HASH', head.partition(':')[2])}; END"
+
+    def cursed(store):
+        connection = connected(store)
+        connection.execute(f"CREATE TEMP {trigger}")
+        return seen_by(connection)
+
+    if seen_by is None:
+        edit(path, f"CREATE {trigger}")
+    else:
+        monkeypatch.setattr(type(ledger._store), "_connect", cursed)
+    with pytest.raises(LedgerError, match=words):
         ledger.spend(TENTH, what="teeth")
     monkeypatch.undo()
+    edit(path, "DROP TRIGGER IF EXISTS thief")
     assert ledger._verified() == head
 
 
@@ -320,6 +316,9 @@ def rewritten(path, change):
 def with_facts(text, **facts):
     """The text of an entry that states other facts."""
     return json.dumps(json.loads(text) | facts, ensure_ascii=False)
+
+
+TEXTS = ("what", "recorded", "unit", "contribution", "digest")
 
 
 def test_what_a_rewriter_of_the_whole_file_can_still_do(ledger, path):
@@ -348,13 +347,17 @@ def test_what_a_rewriter_of_the_whole_file_can_still_do(ledger, path):
         {"groups": [["p"], "q"]},
         {"min_count": 5},
         {"more": 1},
+        # Texts that a terminal obeys, or none.
+        *({name: text} for name in TEXTS for text in ("hair\n3  2030-01-01  eyes", "\x1b[2J", "")),
     ],
 )
 def test_a_rewriter_cannot_give_back_what_was_released(ledger, path, change):
     """A row that uses an entry which is no reservation, or itself, or says what no entry says, cannot be understood."""
     rewritten(path, lambda texts: [texts[0], with_facts(texts[1], **change), *texts[2:]])
-    with pytest.raises(LedgerError, match="damaged from entry 2 on"):
+    words = ": it cannot be parsed" if {*change} & {*TEXTS} else ""
+    with pytest.raises(LedgerError, match=f"damaged from entry 2 on{words}") as error:
         Ledger(LIMIT, path)
+    assert str(error.value).isprintable()
 
 
 def test_a_reservation_is_used_once_by_a_rewriter_too(path):
@@ -378,8 +381,7 @@ def test_entries_that_do_not_add_up_are_damage_and_no_lack_of_budget(ledger, pat
 
 def test_a_head_is_a_number_and_a_hash(ledger):
     number, _, digest = ledger.head.partition(":")
-    assert number == "3"
-    assert len(digest) == 64
+    assert (number, len(digest)) == ("3", 64)
     noted = ledger.head
     ledger.spend(TENTH, what="teeth")
     assert ledger._verified(noted) == ledger.head != noted
@@ -410,13 +412,8 @@ def test_the_chain_by_hand(ledger, path):
 
 
 def test_another_version_is_refused(path):
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(
-            "CREATE TABLE ledger (version INTEGER NOT NULL, spending_limit TEXT NOT NULL, adaptive INTEGER NOT NULL,"
-            " adjacency TEXT NOT NULL, way TEXT)"
-        )
-        connection.execute("INSERT INTO ledger VALUES (1, '{}', 1, 'replace-one', NULL)")
-        connection.commit()
+    """Whatever else its tables hold."""
+    edit(path, "CREATE TABLE ledger (version INTEGER NOT NULL, way TEXT)", "INSERT INTO ledger VALUES (1, NULL)")
     with pytest.raises(LedgerError, match=r"has version 1 of the format.*reads version 4 only.*create a new ledger"):
         Ledger(LIMIT, path)
 
@@ -435,3 +432,106 @@ def test_a_release_reads_no_more_entries_after_many(path, adaptive, monkeypatch)
     # One of the other ledger, and its own.
     assert few == [1, *[2] * 29]
     assert ledger._verified() == other._verified()
+
+
+# What is committed has reached the disk, and what an entry holds.
+
+
+@pytest.fixture
+def commits(monkeypatch):
+    """How far each commit waits for the disk, in SQLite's numbers: 0 is off, 1 is normal, 2 is full."""
+    levels = []
+
+    class Watched(sqlite3.Connection):
+        def execute(self, statement, *values):
+            if statement == "COMMIT":
+                levels.append(super().execute("PRAGMA synchronous").fetchone()[0])
+            return super().execute(statement, *values)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(store.sqlite3, "connect", lambda *args, **options: connect(*args, factory=Watched, **options))
+    return levels
+
+
+def test_every_commit_waits_for_the_disk(path, commits):
+    """Otherwise a power cut would forget what was spent, and it could be spent again."""
+    ledger = Ledger(LIMIT, path)
+    made = len(commits)
+    assert made >= 1
+    ledger.spend(TENTH, what="hair")
+    assert len(commits) > made
+    assert set(commits) == {2}
+
+
+TERMS = {"unit": "person", "contribution": 3, "min_count": 5.0, "groups": [["p", "q"], ["rate"]]}
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+@pytest.mark.parametrize("given", ["by the ledger", "by the first release"])
+def test_guarantees_about_different_units_do_not_add_up(path, in_file, given):
+    ledger = Ledger(LIMIT, path if in_file else None, unit="household" if given == "by the ledger" else None)
+    ledger.spend(TENTH, what="hair", unit="household")
+    assert ledger.unit == "household"
+    with pytest.raises(ArgumentError, match=r"are about unit='household'.*Keep a ledger for each unit"):
+        ledger.spend(TENTH, what="hair", unit="person")
+    assert ledger.spend(TENTH, what="hair").unit == "household"
+    assert len(ledger.entries()) == 2
+    if in_file:
+        assert Ledger(LIMIT, path).unit == pickle.loads(pickle.dumps(ledger)).unit == "household"
+        wrong = "replace-one; unit household" if given == "by the ledger" else "so one about unit='person'"
+        with pytest.raises(LedgerError, match=wrong):
+            Ledger(LIMIT, path, unit="person")
+    # Neither is the first release of a ledger that was made for another unit.
+    with pytest.raises(ArgumentError, match="are about unit='household'"):
+        Ledger(LIMIT, unit="household").spend(TENTH, what="hair", unit="person")
+    # What does not say its unit is not added to what does.
+    ledger = Ledger(LIMIT)
+    ledger.spend(TENTH, what="hair")
+    with pytest.raises(ArgumentError, match=r"do not say their unit.*Ledger\(limit, unit='person'\)"):
+        ledger.spend(TENTH, what="eyes", unit="person")
+    assert len(ledger.entries()) == 1
+
+
+def test_the_sum_assumes_what_each_of_its_guarantees_assumes():
+    ledger = Ledger(LIMIT)
+    ledger.spend(TENTH, what="hair", unit="person", min_count=5)
+    ledger.spend(TENTH, what="eyes", unit="person", contribution=1)
+    for _ in range(2):
+        ledger.spend(TENTH, what="größer 日本語 <b>", **TERMS)
+    shown, page = str(ledger).splitlines(), ledger._repr_html_()
+    assert shown[0] == "Ledger of (1, 1e-06)-differential privacy, replace-one; unit person"
+    assert shown[-1].removeprefix("assumed: ").split("; ") == [
+        "every cell holds at least 5 records (entries 1, 3 to 4)",
+        "at most 1 record of one person counts in a table (entry 2)",
+        "at most 3 records of one person count in a table (entries 3 to 4)",
+        "no person feeds two of (p, q) and (rate) (entries 3 to 4)",
+        "each release was drawn as it says, once",
+    ]
+    assert "<p>assumed: every cell holds at least 5 records (entries 1, 3 to 4); at most 1 record" in page
+    # Names are escaped.
+    assert "größer 日本語 <b>" in str(ledger)
+    assert "日本語 &lt;b&gt;" in page
+
+
+FORGED = "hair\n2       2030-01-01T00:00:00+00:00  eyes  0-differential privacy"
+OBEYED = (FORGED, "\x1b[2J\x1b[1;1H", "a\rb", "a\x00b", "a\u2028b", "a\u202eb", "\ud800", "\x9b31m")
+WRONG_TERMS = {
+    "what": (3, " "),
+    "unit": (3, ""),
+    "contribution": (0, 1.5, [1, 2]),
+    "min_count": (-1, float("nan"), "5"),
+    "groups": ("pq", [["p"], [3]]),
+    "digest": (b"00",),
+}
+
+
+def test_terms_of_the_wrong_kind_and_characters_that_a_terminal_obeys_are_refused():
+    ledger = Ledger(LIMIT)
+    wrong = [(name, value, "") for name, values in WRONG_TERMS.items() for value in values]
+    for name, text in itertools.product(("what", "unit", "digest", "contribution", "groups"), OBEYED):
+        wrong.append((name, [[text], ["q"]] if name == "groups" else text, " to be a line of printable text"))
+    for name, value, words in wrong:
+        with pytest.raises(ArgumentError, match=f"Expected {name}{words}") as error:
+            ledger.spend(TENTH, **({"what": "hair"} | {name: value}))
+        assert str(error.value).isprintable()
+    assert ledger.entries() == ()
