@@ -122,10 +122,7 @@ def test_mutant_domain_read_off_the_data(zeros):
 
 @pytest.mark.thorough
 def test_mutant_that_draws_with_a_larger_r():
-    """Half as much again. No event refutes (1, 1e-5) with so few draws; the curve of the right mechanism is refuted.
-
-    The best event is 2.0 standard deviations beyond the claim, and a confidence of 1 - 1e-6 needs 5.
-    """
+    """No event refutes (1, 1e-5): the best is 2.0 standard deviations beyond it, and 1 - 1e-6 needs 5."""
     claim = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
     right = dirdp.calibrate(claim, prior=FLAT, mechanism=Dirichlet(strategy="temper"))
     mutant = dirdp.mechanisms.DirichletMechanism(FLAT, 1.5 * right.r)
@@ -145,9 +142,6 @@ def test_mutant_that_draws_with_a_larger_r():
     assert tame.bounds[0].refutable > 2 * worse.epsilon(1e-5)
 
 
-# The audit itself: is it as seldom wrong as it says?
-
-
 def most_false(repeats):
     """More than so many have a probability of 1e-6 if each has 0.2."""
     return int(binom.isf(1e-6, repeats, 0.2))
@@ -155,11 +149,7 @@ def most_false(repeats):
 
 @pytest.mark.thorough
 def test_false_alarms_are_as_rare_as_stated(monkeypatch):
-    """How often a bound is above the truth at a confidence of 0.8: two distributions that are equal lose nothing.
-
-    Of integers, exact values and last bits have something to learn, and nothing to find. Learning, choosing and
-    counting on the same outputs would be seen.
-    """
+    """Integers have something to learn, and nothing to find. Counting on outputs that were used before is seen."""
 
     def false_alarms():
         rng = np.random.default_rng(6)
@@ -247,11 +237,8 @@ def test_what_cannot_be_audited_is_refused():
 
 def test_a_composition_is_audited_as_a_function():
     """Three releases of the same table, held against the curve of all and of one."""
-    mechanism, rng, p = (
-        dirdp.mechanisms.GeometricMechanism(np.ones(2), 2.0),
-        np.random.default_rng(3),
-        1 - math.exp(-0.5),
-    )
+    mechanism, p = dirdp.mechanisms.GeometricMechanism(np.ones(2), 2.0), 1 - math.exp(-0.5)
+    rng = np.random.default_rng(3)
     three = lambda counts: counts + rng.geometric(p, (3, 2)) - rng.geometric(p, (3, 2))  # noqa: E731
     for times, verdict in ((3, "consistent"), (1, "refuted")):
         claim = Composition(((mechanism, times),))
@@ -314,3 +301,73 @@ def test_data_that_are_published_now_and_then_are_found_and_too_seldom_are_a_bli
     found = of_published(WAYS[how], 1e-4)
     assert found.verdict == "consistent"
     assert found.bounds[0].rarest > 1e-4
+
+
+# The last bits of the sampler of version 0.1.0 tell its data; those of the library's samplers tell nothing.
+
+SMALL = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+TINY = np.finfo(np.float64).tiny
+
+
+def of_two_branches(concentration, draws, rng):
+    """`sampling/fast.py` of version 0.1.0: one small parameter switches the whole table."""
+    small = concentration < 0.1
+    if not np.any(small):
+        gammas = rng.standard_gamma(concentration, size=(draws, *concentration.shape))
+        return np.maximum(gammas / gammas.sum(axis=-1, keepdims=True), TINY)
+    logs = np.log(rng.standard_gamma(concentration + small, size=(draws, *concentration.shape)))
+    logs[:, small] += np.log(1.0 - rng.random(size=(draws, int(small.sum())))) / concentration[small]
+    y = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    return np.maximum(y / y.sum(axis=-1, keepdims=True), TINY)
+
+
+# Table of priors, r, and how many outputs are enough.
+CROSSING = {
+    "thirty rows": (np.full((30, 11), 0.099), 0.0092, 1_000),
+    "uneven": (np.array([0.08, 0.2, 3.0, 3.0]), 0.007622, 2_500),
+}
+
+
+def crossing(alpha, r):
+    """Neighbours of which one has a person alone in a cell: there its parameter passes 0.1, as all others do."""
+    alone = int(np.ceil((0.1 - alpha.min()) / r))
+    x = np.full(alpha.shape, float(alone))
+    y = x.copy()
+    y.flat[0] -= 1
+    y.flat[1] += 1
+    return x, y
+
+
+def attacked(sampler, case, **options):
+    """From a pool, so that drawing one by one takes no time."""
+    alpha, r, n = case
+    pair, rng = crossing(alpha, r), np.random.default_rng(5)
+    pools = {z.tobytes(): iter(sampler(r * z + alpha, n + 500, rng)) for z in pair}
+    return audit(lambda z: next(pools[z.tobytes()]), pair=pair, claim=SMALL, n=n, random_seed=1, **options)
+
+
+@pytest.mark.parametrize("case", CROSSING.values(), ids=CROSSING)
+def test_the_sampler_of_0_1_0_is_refuted_by_its_last_bits_and_the_exact_one_is_not(case):
+    alpha, r, _ = case
+    # What it stands for is private.
+    mechanism = dirdp.mechanisms.DirichletMechanism(alpha, r)
+    assert mechanism.satisfies(SMALL)
+    assert attacked(of_two_branches, case).verdict == "consistent"
+    assert attacked(of_two_branches, case, last_bits=True).verdict == "refuted"
+    # The exact sampler is not.
+    options = {"sampler": "exact", "steps": 200, "claim": SMALL, "last_bits": True, "random_seed": 1}
+    assert audit(mechanism, pair=crossing(alpha, r), n=500, **options).verdict == "consistent"
+
+
+def test_floating_point_noise_is_recognised_by_its_last_bits():
+    """Mironov (2012): the distribution is private, its floating-point sum is not. Integers survive."""
+    rng, pair, claim = np.random.default_rng(2), ([1.0, 0.0], [0.0, 1.0]), dirdp.ApproxDP(epsilon=2.0, delta=0.01)
+
+    def textbook(counts):
+        return counts + rng.laplace(0.0, 3.0, size=2)
+
+    for last_bits, verdict in ((False, "consistent"), (True, "refuted")):
+        found = audit(textbook, pair=pair, claim=claim, n=6_000, last_bits=last_bits, random_seed=1)
+        assert found.verdict == verdict
+    geometric = dirdp.mechanisms.GeometricMechanism(np.ones(2), 1.0)
+    assert audit(geometric, n=3_000, last_bits=True, random_seed=1).verdict == "consistent"
