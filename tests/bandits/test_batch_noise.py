@@ -141,44 +141,33 @@ def test_other_rules_lose_more():
 
 
 def test_the_noise_is_the_least_that_keeps_the_guarantee():
-    for guarantee in (
-        dirdp.PureDP(epsilon=0.5),
-        dirdp.ApproxDP(epsilon=0.5, delta=1e-6),
-        dirdp.RenyiDP(epsilon=0.1, order=4),
-        dirdp.ZeroCDP(rho=0.1),
-    ):
+    pure = dirdp.PureDP(epsilon=0.5)
+    approximate, renyi = dirdp.ApproxDP(epsilon=0.5, delta=1e-6), dirdp.RenyiDP(epsilon=0.1, order=4)
+    for guarantee in (pure, approximate, renyi, dirdp.ZeroCDP(rho=0.1)):
         noise = BatchNoise.for_guarantee(guarantee)
         assert noise.satisfies(guarantee)
         assert not BatchNoise(noise.scale * (1 - 1e-9)).satisfies(guarantee)
         assert BatchNoise.for_guarantee(guarantee, rewards=3).satisfies(guarantee)
-    assert BatchNoise.for_guarantee(dirdp.PureDP(epsilon=0.5)).scale == pytest.approx(2, rel=1e-9)
-    assert BatchNoise.for_guarantee(dirdp.PureDP(epsilon=0.5), rewards=3).scale == pytest.approx(6, rel=1e-9)
-
-
-def misfit(noise, scale, reach=12):
-    """The p-value of geometric noise of a scale, by a chi-square test."""
-    q = math.exp(-1 / scale)
-    inside = [(1 - q) / (1 + q) * q ** abs(g) for g in range(-reach, reach + 1)]
-    beyond = q ** (reach + 1) / (1 + q)
-    seen = np.bincount(np.clip(noise, -reach - 1, reach + 1) + reach + 1, minlength=2 * reach + 3)
-    return stats.chisquare(seen, np.array([beyond, *inside, beyond]) * len(noise)).pvalue
+    for rewards in (1, 3):
+        assert BatchNoise.for_guarantee(pure, rewards=rewards).scale == pytest.approx(2 * rewards, rel=1e-9)
 
 
 def test_the_noise_has_its_scale_and_no_other():
     """By chance this fails once in a million runs, and scales that are wrong by 30 per cent are always found."""
-    bits, noise, rng = Bits(), BatchNoise(2.0), np.random.default_rng(1)
+    bits, noise, rng, reach = Bits(), BatchNoise(2.0), np.random.default_rng(1), 12
     for draw in (lambda: noise.release((5, 5), bits), lambda: noise.simulated((5, 5), rng)):
-        drawn = np.array([draw() for _ in range(2500)]) - 5
-        assert misfit(drawn, 2.0) > 1e-6
-        assert misfit(drawn, 1.4) < 1e-6
-        assert misfit(drawn, 2.6) < 1e-6
+        drawn = np.clip([draw() - 5 for _ in range(2500)], -reach - 1, reach + 1)
+        seen = np.bincount(drawn + reach + 1, minlength=2 * reach + 3)
+        for scale, fits in ((2.0, True), (1.4, False), (2.6, False)):
+            q = math.exp(-1 / scale)
+            inside = [(1 - q) / (1 + q) * q ** abs(g) for g in range(-reach, reach + 1)]
+            beyond = q ** (reach + 1) / (1 + q)
+            assert (stats.chisquare(seen, np.array([beyond, *inside, beyond]) * 2500).pvalue > 1e-6) == fits
 
 
 def test_its_curves_are_those_of_one_cell_of_geometric_noise():
-    noise, q = BatchNoise(2.0), math.exp(-0.5)
-    g = np.arange(-200, 201)
-    p = (1 - q) / (1 + q) * q ** np.abs(g)
-    shifted = (1 - q) / (1 + q) * q ** np.abs(g - 1)
+    noise, q, g = BatchNoise(2.0), math.exp(-0.5), np.arange(-200, 201)
+    p, shifted = ((1 - q) / (1 + q) * q ** np.abs(g - shift) for shift in (0, 1))
     for epsilon in (0.0, 0.2, 0.4):
         assert noise.delta(epsilon) == pytest.approx(np.maximum(p - math.exp(epsilon) * shifted, 0).sum(), rel=1e-12)
     assert noise.renyi(3) == pytest.approx(np.log((p**3 / shifted**2).sum()) / 2, rel=1e-12)
@@ -223,9 +212,6 @@ def test_the_slope_of_a_batch_is_that_of_the_sum(z):
     assert mechanism.slope(z, n, mu) == pytest.approx((weights * score).sum(axis=0) / weights.sum(axis=0), rel=1e-10)
     assert mechanism.slope(z, 0, mu) == pytest.approx([0, 0, 0])
     assert mechanism.log_likelihood(z, n, mu) == pytest.approx(summed(z, n, mu, mechanism.scale), rel=1e-12)
-
-
-def test_means_lie_strictly_inside():
-    for mu in ([0.0], [1.0], [0.5, np.nan]):
+    for wrong in ([0.0], [1.0], [0.5, np.nan]):
         with pytest.raises(ArgumentError, match="strictly between 0 and 1"):
-            log_probability(1, 3, mu, 1.0)
+            log_probability(1, 3, wrong, 1.0)

@@ -17,8 +17,6 @@ from tests.oracles import neighbours, tables_of
 
 STARS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 GUARANTEE = dirdp.PureDP(epsilon=1.0)
-# A category that never comes may have a share of 0.
-GOOD, WORSE = [0, 0, 0.1, 0.3, 0.6], [0.5, 0.3, 0.2, 0, 0]
 
 
 def enumerated(batches, scale, prior):
@@ -83,6 +81,9 @@ def test_the_posterior_of_three_categories_is_that_of_the_shares():
         assert weights[means < place].sum() / weights.sum() == pytest.approx(level, abs=0.02)
         # The grid, on which choices are compared, is near the draws.
         assert np.interp(math.asin(math.sqrt(place)), found.grid.angles, found.cdf) == pytest.approx(level, abs=0.02)
+    # Before the first batch it is the prior, which is a Beta distribution for two categories.
+    before = ShareBelief((1.0, 2.0), BatchCounts(4.0, (0.0, 1.0)))
+    assert before.cdf == pytest.approx(stats.beta(2, 1).cdf(np.sin(before.grid.angles) ** 2), abs=1e-6)
 
 
 def test_worths_ascend_and_a_batch_outputs_integers_that_add_up_to_its_size():
@@ -194,7 +195,7 @@ def test_what_cannot_be_counted_is_refused():
         counting(prior=(1, 1))
     with pytest.raises(dirdp.DirdpError, match="one of"):
         counting().update("a", "six")
-    for shares in ([0.5, 0.4], [[1, 0], [0, 1]], [[0.5] * 5] * 2, [[-1e-9, 0, 0, 0.5, 0.5], GOOD]):
+    for shares in ([0.5, 0.4], [[1, 0], [0, 1]], [[0.5] * 5] * 2, [[-1e-9, 0, 0, 0.5, 0.5], [0.2] * 5]):
         with pytest.raises(dirdp.errors.ArgumentError, match="shares"):
             dirdp.simulate_bandit(counting(), shares, 100)
 
@@ -208,23 +209,3 @@ def test_noise_and_batches_of_any_size_have_a_posterior(scale, size):
     assert 0 < belief.mean < 1
     assert belief.weights.sum() == pytest.approx(1)
     assert np.isfinite(belief.draw(100, np.random.default_rng(2))).all()
-
-
-@pytest.mark.thorough
-def test_the_simulation_is_the_sampler():
-    """Numbers of pulls of the worse arm, round by round with the sampler itself and batch by batch."""
-    rng = np.random.default_rng(3)
-    names, played = list(STARS), []
-    for _ in range(12):
-        bandit = counting()
-        pulls = 0
-        for _ in range(50):
-            arm = bandit.select()
-            pulls += arm == "b"
-            bandit.update(arm, names[rng.choice(5, p=GOOD if arm == "a" else WORSE)])
-        played.append(pulls)
-    runs = dirdp.simulate_bandit(bandit, [GOOD, WORSE], 50, 40, random_seed=4, progressbar=False)
-    assert runs.means == pytest.approx([0.875, 0.175])
-    assert (runs.pulls.sum(axis=1) == 50).all()
-    assert stats.ks_2samp(played, runs.pulls[:, 1]).pvalue > 1e-4
-    assert stats.ks_2samp(played, rng.binomial(50, 0.5, size=4000)).pvalue < 1e-6

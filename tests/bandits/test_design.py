@@ -6,28 +6,23 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import betaln
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits.design import EveryRound
 from pymc_dirdp.sampling.bits import Bits
+from tests.oracles import dirichlet_renyi
 
 GUARANTEE = dirdp.RenyiDP(epsilon=0.5, order=2)
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 EVERY = {"schedule": "every-round"}
 
 
-def divergence_of_a_run(policy, rounds, order=2):
+def divergence_of_a_run(policy, rounds):
     """Rényi divergence of all draws of one arm: the first reward is 0 or 1, and all others are 1. Oracle."""
-    a, b, r = *policy.prior, policy.mechanism.r
-    total = 0.0
-    for seen in range(1, rounds):
-        # The draws before a round are made of the rewards of all earlier ones.
-        x, y = ((r * s + a, r * (seen - s) + b) for s in (seen, seen - 1))
-        mixed = [order * one - (order - 1) * other for one, other in zip(x, y, strict=True)]
-        assert min(mixed) > 0
-        total += (betaln(*mixed) - order * betaln(*x) + (order - 1) * betaln(*y)) / (order - 1)
-    return total
+    r, prior = policy.mechanism.r, np.array(policy.prior)
+    # The draws before a round are made of the rewards of all earlier ones.
+    counts = [(np.array([n, 0]), np.array([n - 1, 1])) for n in range(1, rounds)]
+    return sum(dirichlet_renyi(2, r * x + prior, r * y + prior) for x, y in counts)
 
 
 def test_all_rounds_together_keep_the_guarantee_and_without_composition_they_do_not():
@@ -59,9 +54,6 @@ def test_it_is_for_one_horizon_and_has_no_pure_privacy():
     with pytest.raises(dirdp.errors.ArgumentError, match="prior"):
         EveryRound(GUARANTEE, 10, prior=(0, 1))
     assert math.isinf(EveryRound(GUARANTEE, 10).epsilon)
-
-
-# The sampler itself.
 
 
 def test_it_plays_as_many_rounds_as_its_guarantee_is_for():
@@ -103,7 +95,7 @@ def test_draws_that_are_equal_choose_every_arm_as_often(monkeypatch):
         assert all(abs(chosen.count(arm) - 300 / len(arms)) < 45 for arm in arms)
 
 
-def test_its_report_says_what_it_costs():
+def test_its_report_says_what_it_costs_and_it_has_no_posterior_and_no_file(tmp_path):
     bandit = dirdp.ThompsonSampler(["a"], APPROX, **EVERY, horizon=100)
     bandit.update(["a"] * 3, [1, 1, 1])
     bandit.select()
@@ -113,41 +105,18 @@ def test_its_report_says_what_it_costs():
         assert said in report
     assert "any length" not in report
     assert "3" not in repr(vars(bandit._run)["state"])
-
-
-def test_it_has_no_posterior_and_no_file(tmp_path):
-    bandit = dirdp.ThompsonSampler(["a", "b"], APPROX, **EVERY, horizon=10)
-    for refused in (bandit.posterior, bandit.model, lambda: bandit.release_logp(None)):
-        with pytest.raises(dirdp.errors.ArgumentError, match="no posterior"):
-            refused()
-    with pytest.raises(dirdp.errors.ArgumentError, match="every-round"):
-        bandit.transcript()
     path, ledger = tmp_path / "bandit.db", dirdp.Ledger(APPROX)
-    with pytest.raises(dirdp.errors.ArgumentError, match="has no file"):
-        dirdp.ThompsonSampler(["a"], APPROX, **EVERY, horizon=10, path=path, ledger=ledger)
+    for refused, message in (
+        (bandit.posterior, "no posterior"),
+        (bandit.model, "no posterior"),
+        (lambda: bandit.release_logp(None), "no posterior"),
+        (bandit.transcript, "every-round"),
+        (lambda: dirdp.ThompsonSampler(["a"], APPROX, **EVERY, horizon=9, path=path, ledger=ledger), "has no file"),
+    ):
+        with pytest.raises(dirdp.errors.ArgumentError, match=message):
+            refused()
     assert ledger.entries() == ()
     assert not path.exists()
-
-
-@pytest.mark.thorough
-def test_a_simulation_has_the_distribution_of_the_sampler():
-    """Pulls of the better arm, with draws in floating point and in integers."""
-    means, rounds = {"a": 0.9, "b": 0.1}, 12
-    loose = dirdp.ApproxDP(epsilon=50.0, delta=1e-2)
-    rng, pulls = np.random.default_rng(3), []
-    for _ in range(20):
-        bandit = dirdp.ThompsonSampler(list(means), loose, **EVERY, horizon=rounds)
-        for _ in range(rounds):
-            arm = bandit.select()
-            bandit.update(arm, int(rng.random() < means[arm]))
-        chosen = bandit.released["draw"].values.argmax(axis=1)
-        pulls.append(int((chosen == 0).sum()))
-    runs = dirdp.simulate_bandit(bandit, list(means.values()), rounds, 4000, random_seed=1, progressbar=False)
-    assert runs.name == "a private draw in every round"
-    spread = runs.pulls[:, 0].std() / np.sqrt(20)
-    assert np.mean(pulls) == pytest.approx(runs.pulls[:, 0].mean(), abs=4 * spread)
-    # A policy that learns nothing pulls both arms alike.
-    assert np.mean(pulls) > rounds / 2 + 4 * spread
 
 
 def test_options_that_do_not_go_together():

@@ -7,6 +7,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.settings import Settings
+from tests.texts.test_grammar import changed, places
 
 GUARANTEE = dirdp.PureDP(epsilon=1.0)
 
@@ -22,7 +23,7 @@ def test_a_fingerprint_tells_people_apart_by_the_key():
     assert own.fingerprint("7") == own.fingerprint(7) != own.fingerprint("70")
     assert own.fingerprint("7") != other.fingerprint("7")
     assert settings().fingerprint(None) is None
-    for person in (None, 1.5, True, ["Ann"], "", " ", "A\u200bnn", "\ud800", 10**5000):
+    for person in (None, 1.5, True, ["Ann"], b"5", ("5",), "", " ", "A\u200bnn", "\ud800", 10**5000):
         with pytest.raises(dirdp.errors.ArgumentError, match="person="):
             own.fingerprint(person)
     assert {own.fingerprint(written) for written in (5, "5 ", "05", "\uff15", "\u0665")} == {own.fingerprint("5")}
@@ -30,26 +31,6 @@ def test_a_fingerprint_tells_people_apart_by_the_key():
 
 
 NONSENSE = [None, True, -1, 0, 1.5, 10**400, "x", "", [], [[]], {}, {"a": 1}, "\n", "00" * 31]
-
-
-def places(facts, before=()):
-    """Every key of nested settings."""
-    for key, value in facts.items() if isinstance(facts, dict) else enumerate(facts) if isinstance(facts, list) else ():
-        yield (*before, key)
-        yield from places(value, (*before, key))
-
-
-def changed(facts, place, value):
-    """The facts with one of them changed."""
-    copy = json.loads(json.dumps(facts))
-    inner = copy
-    for key in place[:-1]:
-        inner = inner[key]
-    if value is ...:
-        del inner[place[-1]]
-    else:
-        inner[place[-1]] = value
-    return copy
 
 
 @pytest.mark.parametrize(
@@ -66,7 +47,7 @@ def test_one_fact_that_is_nonsense_is_refused_or_means_something(options):
     facts, refused = json.loads(own.to_json()), 0
     for place in places(facts):
         for value in (..., *NONSENSE):
-            edited = json.dumps(changed(facts, place, value))
+            edited = json.dumps(changed(facts, place, "leave out" if value is ... else "change", value))
             try:
                 read = Settings.from_json(edited)
             except (ArithmeticError, LookupError, TypeError, ValueError):
@@ -101,7 +82,7 @@ def test_facts_that_contradict_others_are_refused():
     for place, values in REFUSED.items():
         for value in values:
             with pytest.raises((ValueError, TypeError, LookupError, AttributeError)):
-                Settings.from_json(json.dumps(changed(facts, place, value)))
+                Settings.from_json(json.dumps(changed(facts, place, "change", value)))
 
 
 def test_the_grammar_is_closed():

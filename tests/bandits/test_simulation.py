@@ -1,17 +1,12 @@
 """Simulated runs: policies of one's own, their distribution, what cannot be simulated, and the lower bound."""
 
-from functools import cache
-
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.optimize import minimize_scalar
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.bandits.batch_release import BatchNoise
-from pymc_dirdp.bandits.beliefs import Grid, best_probabilities
-from pymc_dirdp.bandits.design import Design
-from pymc_dirdp.bandits.simulation import BatchSimulation, _subsample, divergence
+from pymc_dirdp.bandits.simulation import _subsample, divergence
 
 GUARANTEE = dirdp.PureDP(epsilon=1.0)
 
@@ -64,51 +59,44 @@ def test_a_simulation_starts_anew_and_its_regret_is_that_of_the_pulls():
     assert (fresh.pulls.sum(axis=1) == 600).all()
 
 
-def round_by_round(design, means, horizon, n_runs, rng):
-    """The pulls of each arm, one visitor after the other. Oracle."""
-    arms, noise, grid = len(means), design.mechanism, Grid()
-    prior = grid.log_prior(design.prior)
-
-    @cache
-    def log_likelihood(size, z):
-        return noise.log_likelihood(z, size, grid.means)
-
-    @cache
-    def chances(histories):
-        logs = np.stack([sum((log_likelihood(*one) for one in history), start=prior) for history in histories])
-        weights = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return best_probabilities(weights / weights.sum(axis=1, keepdims=True))
-
-    pulls = np.zeros((n_runs, arms), dtype=int)
-    for run in range(n_runs):
-        histories = [()] * arms
-        open_pulls, sums = np.zeros(arms, dtype=int), np.zeros(arms, dtype=int)
-        for _ in range(horizon):
-            arm = int(rng.choice(arms, p=chances(tuple(histories))))
-            pulls[run, arm] += 1
-            open_pulls[arm] += 1
-            sums[arm] += rng.random() < means[arm]
-            size = design.next_size(sum(n for n, _ in histories[arm]))
-            if open_pulls[arm] == size:
-                # Two geometric variables, as the definition has it.
-                q = np.exp(-1 / noise.scale)
-                z = int(sums[arm] + rng.geometric(1 - q) - rng.geometric(1 - q))
-                histories[arm] = (*histories[arm], (size, min(max(z, -1), size + 1)))
-                open_pulls[arm] = sums[arm] = 0
-    return pulls
+# A category that never comes may have a share of 0.
+STARS = {"utilities": {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5}, "mechanism": "counts"}
 
 
 @pytest.mark.thorough
-def test_runs_have_the_distribution_of_single_rounds():
-    """200 runs show a distribution function of the pulls that is off by .15."""
-    means, horizon, design = (0.9, 0.5, 0.2), 40, Design(mechanism=BatchNoise(1.0), first_batch=3, growth=1.5)
-    slow = round_by_round(design, means, horizon, 200, np.random.default_rng(4))
-    quick = BatchSimulation(design).play(
-        np.array(means), np.array([horizon // 2, horizon]), 2000, np.random.default_rng(5), progressbar=False
-    )[1]
-    assert (quick.sum(axis=1) == horizon).all()
-    for arm in range(len(means)):
-        assert stats.ks_2samp(slow[:, arm], quick[:, arm]).pvalue > 1e-3
+@pytest.mark.parametrize(
+    ("guarantee", "options", "shares", "rounds", "times", "n_runs"),
+    [
+        (GUARANTEE, {"first_batch": 3, "growth": 1.5}, [[0.1, 0.9], [0.5, 0.5], [0.8, 0.2]], 40, 100, 2000),
+        (GUARANTEE, STARS, [[0, 0, 0.1, 0.3, 0.6], [0.5, 0.3, 0.2, 0, 0]], 50, 12, 40),
+        (
+            dirdp.ApproxDP(epsilon=50, delta=1e-2),
+            {"schedule": "every-round", "horizon": 12},
+            [[0.1, 0.9], [0.9, 0.1]],
+            12,
+            20,
+            2000,
+        ),
+    ],
+    ids=["batches", "counts", "every round"],
+)
+def test_the_simulation_is_the_sampler(guarantee, options, shares, rounds, times, n_runs):
+    """Numbers of pulls, round by round with the sampler itself; a policy that learns nothing has others."""
+    rng, labels, arms = np.random.default_rng(3), list(options.get("utilities", (0, 1))), range(len(shares))
+    played = np.zeros((times, len(shares)), dtype=int)
+    for pulls in played:
+        bandit = dirdp.ThompsonSampler(list(arms), guarantee, **options)
+        for _ in range(rounds):
+            arm = bandit.select()
+            pulls[arm] += 1
+            bandit.update(arm, labels[rng.choice(len(labels), p=shares[arm])])
+    means = shares if "utilities" in options else [share[1] for share in shares]
+    runs = dirdp.simulate_bandit(bandit, means, rounds, n_runs, random_seed=4, progressbar=False)
+    assert runs.means == pytest.approx(np.array(shares) @ np.linspace(0, 1, len(labels)))
+    assert (runs.pulls.sum(axis=1) == rounds).all()
+    for arm in arms:
+        assert stats.ks_2samp(played[:, arm], runs.pulls[:, arm]).pvalue > 1e-4
+    assert stats.ks_2samp(played[:, 0], rng.binomial(rounds, 1 / len(shares), size=4000)).pvalue < 1e-6
 
 
 def test_the_first_pulls_of_many_are_hypergeometric(monkeypatch):

@@ -14,38 +14,28 @@ from pymc_dirdp.bandits.store import State, StateFile
 GUARANTEE = dirdp.PureDP(epsilon=1.0)
 
 
-def test_a_run_goes_on_after_a_pause_or_a_crash_and_never_releases_a_batch_again(tmp_path):
+def test_a_run_goes_on_after_a_pause_or_a_crash_for_the_last_who_loaded_it(tmp_path):
     path = tmp_path / "bandit.db"
-    bandit = dirdp.ThompsonSampler(["a", 7], GUARANTEE, first_batch=4, path=path)
-    bandit.update(["a"] * 6, [1] * 6)
-    bandit.save()
-    again = dirdp.ThompsonSampler.load(path)
-    assert again.released.equals(bandit.released)
-    assert (again.arms, again.guarantee) == (("a", 7), GUARANTEE)
-    assert again._run.state.open[0].pulls == 2
-    again.update(["a"] * 3, [1] * 3)
-    assert again.released["size"].values.tolist() == [4, 4]
-    # A crash: what is in memory is gone. The two saved rewards are in the batch that was released.
-    last = dirdp.ThompsonSampler.load(path)
-    assert last.released.equals(again.released)
-    assert last._run.state.open[0].pulls == 0
-
-
-def test_only_the_last_who_loaded_a_file_releases(tmp_path):
-    path = tmp_path / "bandit.db"
-    first = dirdp.ThompsonSampler(["a"], GUARANTEE, first_batch=2, path=path)
-    first.update("a", 1)
+    first = dirdp.ThompsonSampler(["a", 7], GUARANTEE, first_batch=4, path=path)
+    first.update(["a"] * 6, [1] * 6)
     first.save()
     second = dirdp.ThompsonSampler.load(path)
-    with pytest.raises(dirdp.errors.ReleaseError, match="another process has loaded it"):
-        first.update("a", 1)
-    with pytest.raises(dirdp.errors.ReleaseError, match="another process has loaded it"):
-        first.save()
-    second.update("a", 1)
-    assert (first.released.sizes["batch"], second.released.sizes["batch"]) == (0, 1)
+    assert second.released.equals(first.released)
+    assert (second.arms, second.guarantee) == (("a", 7), GUARANTEE)
+    assert second._run.state.open[0].pulls == 2
+    for act in (lambda: first.update(["a"] * 2, [1] * 2), first.save):
+        with pytest.raises(dirdp.errors.ReleaseError, match="another process has loaded it"):
+            act()
+    second.update(["a"] * 3, [1] * 3)
+    assert second.released["size"].values.tolist() == [4, 4]
+    assert first.released.sizes["batch"] == 1
     # What is released is erased from what is open in the file.
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT * FROM open").fetchall() == []
+    # A crash: what is in memory is gone. The two saved rewards are in the batch that was released.
+    last = dirdp.ThompsonSampler.load(path)
+    assert last.released.equals(second.released)
+    assert last._run.state.open[0].pulls == 0
 
 
 def test_people_are_remembered_by_a_fingerprint_and_only_if_they_are_counted(tmp_path):
@@ -101,15 +91,14 @@ def test_only_the_owner_may_read_the_file_and_its_journal(tmp_path, monkeypatch)
 
 
 def test_of_two_who_make_one_file_one_is_refused(tmp_path, monkeypatch):
-    path = tmp_path / "bandit.db"
-    late = StateFile(path)
-    dirdp.ThompsonSampler(["a"], GUARANTEE, path=path)
-    # The other one made the file after this one had looked.
+    """The other one made the file after this one had looked."""
+    late = StateFile(tmp_path / "bandit.db")
+    dirdp.ThompsonSampler(["a"], GUARANTEE, path=late.path)
     looks, real = [], StateFile.refuse_unless_free
     monkeypatch.setattr(StateFile, "refuse_unless_free", lambda self: looks.append(1) if not looks else real(self))
     with pytest.raises(dirdp.errors.ReleaseError, match="exists"):
         late.create("{}", State.empty(1))
-    assert dirdp.ThompsonSampler.load(path).arms == ("a",)
+    assert dirdp.ThompsonSampler.load(late.path).arms == ("a",)
 
 
 # What settings may say is tested beside them.

@@ -105,17 +105,14 @@ def test_what_cannot_be_released_and_predicted_is_refused_before_the_charge():
     duckdb, polars = pytest.importorskip("duckdb"), pytest.importorskip("polars")
     people, one_each = RECORDS | {"who": np.arange(300) // 2}, {"unit": "who", "contribution": 1}
     private = {"adjacency": "add-remove", "n_records": 150}
+    drawn = private | {"mechanism": "dirichlet", "guarantee": APPROX}
     for data, options, message in (
         (polars.DataFrame(RECORDS).lazy(), {}, "Expected records in memory"),
         (duckdb.from_df(pd.DataFrame(RECORDS)), {}, "Expected records in memory"),
         (RECORDS, {"categories": kinds(RECORDS) | {"y": [0]}}, "at least two classes"),
         (people, one_each, "add-remove"),
         # Draws of a private number of records ask for a prior of the number, which only `analyse` takes.
-        (
-            RECORDS,
-            private | {"mechanism": "dirichlet", "guarantee": APPROX},
-            "Use mechanism='auto' or other noise on counts",
-        ),
+        (RECORDS, drawn, "Use mechanism='auto' or other noise on counts"),
     ):
         ledger = dirdp.Ledger(options.get("guarantee", GUARANTEE), adjacency=options.get("adjacency", "replace-one"))
         with pytest.raises(dirdp.errors.ArgumentError, match=message):

@@ -14,18 +14,8 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.networks import prediction
 from pymc_dirdp.networks.fitting import DrawnTable
 from pymc_dirdp.networks.prediction import Predictor, averages
+from tests.networks.test_builders import CATEGORIES, CLASS, FRAME, N
 
-RNG = np.random.default_rng(5)
-N = 400
-CLASS = RNG.choice(["cat", "dog", "hen"], N, p=[0.5, 0.3, 0.2])
-FRAME = pd.DataFrame(
-    {
-        "class": CLASS,
-        "legs": np.where(CLASS == "hen", 2, 4),
-        "size": np.where(RNG.random(N) < np.where(CLASS == "dog", 0.8, 0.2), "large", "small"),
-    }
-)
-CATEGORIES = {"class": ["cat", "dog", "hen"], "legs": [2, 4], "size": ["small", "large", "huge"]}
 # The class is the parent in one, a child of two parents in the other, whose dims come in another order.
 NAIVE = {"class": [], "legs": ["class"], "size": ["class"]}
 NETWORK = {"size": [], "legs": [], "class": ["size", "legs"]}
@@ -77,6 +67,9 @@ def test_predictions_and_likelihoods_are_those_of_the_cells_of_each_record(struc
     np.testing.assert_allclose(np.exp(own_likelihood(release, frame)), likelihood, rtol=1e-12)
     assert own_likelihood(release, frame[:0]).shape == (0,)
     assert own_proba(release, frame[:0], target="class").shape == (0, 3)
+    # Where no column is needed, others say how many records there are.
+    alone = made({"class": []})
+    assert [own_proba(alone, columns).shape for columns in ({}, {"legs": [2, 4]})] == [(0, 3), (2, 3)]
     everything = pd.DataFrame(itertools.product(*CATEGORIES.values()), columns=list(CATEGORIES))
     np.testing.assert_allclose(np.exp(own_likelihood(release, everything)).sum(), 1.0, rtol=1e-12)
     for target in CATEGORIES:
@@ -127,7 +120,7 @@ def test_what_cannot_be_predicted(message):
     assert "giant" not in str(caught.value)
 
 
-HATCHED = (RNG.random(N) < np.where(CLASS == "hen", 0.9, 0.1)).astype(int)
+HATCHED = (np.random.default_rng(6).random(N) < np.where(CLASS == "hen", 0.9, 0.1)).astype(int)
 
 
 def with_rates():

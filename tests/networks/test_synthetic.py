@@ -9,7 +9,7 @@ from scipy.stats import beta, chi2
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.networks.systematic import systematic
-from tests.planned import planned_sample
+from tests.planned import one_row, planned_sample
 
 CATEGORIES = {"class": ["cat", "dog", "hen"], "legs": [2, 4], "wild": [False, True]}
 STRUCTURE = {"class": [], "legs": ["class"], "wild": ["class", "legs"]}
@@ -31,11 +31,9 @@ def rates(**options):
         return planned_sample(dirdp.PureDP(epsilon=5.0), mechanism="geometric", **options)
 
 
-def flat(counts=(30, 20, 10), **options):
-    with pm.Model():
-        p = pm.Dirichlet("p", a=np.ones(len(counts)))
-        pm.Multinomial("x", n=sum(counts), p=p, observed=list(counts))
-        return planned_sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", **options)
+def flat(counts=(30, 20, 10), guarantee=None, **options):
+    guarantee = dirdp.PureDP(epsilon=1.0) if guarantee is None else guarantee
+    return planned_sample(guarantee, one_row(counts), **{"mechanism": "geometric"} | options)
 
 
 def test_records_have_the_columns_labels_and_types_of_the_data(network):
@@ -70,7 +68,7 @@ def test_sets_differ_as_the_draws_given_the_release_do():
     release = flat((60, 30, 10))
     estimates = dirdp.estimate(release).tables["p"]
     records = dirdp.synthetic(release, 1000, 300, random_seed=1)
-    shares = records["p_dim_0"].eq(0).groupby(level="set").mean().to_numpy()
+    shares = records["hair"].eq("black").groupby(level="set").mean().to_numpy()
     mean, sd = estimates.share_means[0], estimates.share_sds[0]
     sampling = np.sqrt((mean * (1 - mean) - sd**2) / 1000)
     assert abs(shares.mean() - mean) < 5 * np.hypot(sd, sampling) / np.sqrt(300)
@@ -101,15 +99,13 @@ def test_the_number_of_records():
     assert not records.equals(dirdp.synthetic(release, 7, 3, random_seed=5))
     private = flat(adjacency="add-remove", n_records=50)
     assert len(dirdp.synthetic(private, 10)) == 10
-    with pm.Model():
-        p = pm.Dirichlet("p", a=np.ones(3))
-        pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
-        draw = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), adjacency="add-remove", n_records=50)
+    approximate, drawn = dirdp.ApproxDP(epsilon=1.0, delta=1e-6), {"mechanism": "dirichlet"}
+    draw = flat(guarantee=approximate, adjacency="add-remove", n_records=50, **drawn)
     with pytest.raises(dirdp.errors.ArgumentError, match=r"n_prior.*dirdp\.analyse"):
         dirdp.synthetic(draw, 10)
     analysis = dirdp.analyse(private, 20, chains=1, n_prior=200, random_seed=1)
     sizes = dirdp.synthetic(analysis, n_sets=20).groupby(level="set").size()
-    assert sizes.tolist() == analysis["latent_counts"]["p"].sum("p_dim_0").values[0].tolist()
+    assert sizes.tolist() == analysis["latent_counts"]["p"].sum("hair").values[0].tolist()
     assert len(set(sizes)) > 1
     with pytest.raises(dirdp.errors.ArgumentError, match="one of 20 draws"):
         dirdp.synthetic(analysis, n_sets=21)
@@ -184,17 +180,12 @@ def test_counts_of_rows_and_of_rows_in_order_are_as_expected_up_to_rounding():
     assert np.all(np.abs(found - expected) <= np.array([1, 2, 3, 4]) + 1e-9)
 
 
-def test_categories_of_probability_zero_and_one_and_no_records():
-    certain = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    codes = systematic(np.array([0, 1, 0, 1, 1]), certain, np.random.default_rng(0))
-    assert codes.tolist() == [1, 2, 1, 2, 2]
-    assert systematic(np.zeros(0, dtype=int), certain, np.random.default_rng(0)).size == 0
-    assert systematic(np.zeros(3, dtype=int), np.ones((1, 1)), np.random.default_rng(0)).tolist() == [0, 0, 0]
-
-
-def test_two_children_of_the_same_parents_are_independent_given_them():
-    """Without a random order within rows, both would go up and down together."""
-    rng, shares = np.random.default_rng(0), np.full((2, 2), 0.5)
+def test_certain_categories_no_records_and_two_children_of_the_same_parents():
+    """Without a random order within rows, both children would go up and down together."""
+    rng, certain = np.random.default_rng(0), np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    assert systematic(np.array([0, 1, 0, 1, 1]), certain, rng).tolist() == [1, 2, 1, 2, 2]
+    assert systematic(np.zeros(0, dtype=int), certain, rng).size == 0
+    assert systematic(np.zeros(3, dtype=int), np.ones((1, 1)), rng).tolist() == [0, 0, 0]
     rows = np.repeat([0, 1], 5000)
-    one, other = systematic(rows, shares, rng), systematic(rows, shares, rng)
+    one, other = (systematic(rows, np.full((2, 2), 0.5), rng) for _ in range(2))
     assert abs(np.corrcoef(one, other)[0, 1]) < 5 / 100

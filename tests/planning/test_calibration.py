@@ -6,7 +6,6 @@ import re
 
 import mpmath
 import numpy as np
-import pymc as pm
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +18,7 @@ from pymc_dirdp.mechanisms.registry import STRATEGIES, Dirichlet
 from pymc_dirdp.planning.calibration import p1_theorem_1_concentration
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL, a_priori_kl
 from pymc_dirdp.privacy.people import Contribution
-from tests.planned import planned_sample
+from tests.planned import one_row, planned_sample
 
 
 def powers_of_ten(low, high):
@@ -136,19 +135,14 @@ def test_the_bound_of_algorithm_1_at_its_root(order):
             assert 1 - 1e-9 < mpmath.mpf(order) * mpmath.mpf(r) ** 2 * trigamma / epsilon <= 1
 
 
-UNBOUNDED = {
-    PureDP(epsilon=1): ["geometric"],
-    ZeroCDP(rho=1): ["gaussian", "geometric"],
-    TruncatedCDP(rho=1, omega=math.inf): ["gaussian", "geometric"],
-}
+BOTH = ["gaussian", "geometric"]
+UNBOUNDED = {PureDP(epsilon=1): BOTH[1:], ZeroCDP(rho=1): BOTH, TruncatedCDP(rho=1, omega=math.inf): BOTH}
 
 
 @pytest.mark.parametrize("target", UNBOUNDED, ids=str)
 def test_what_no_draw_keeps_is_refused_before_any_count_is_read_with_noise_as_the_way_out(target, monkeypatch):
     """The advice of every refusal runs when it is copied."""
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", a=[1, 1, 1])
-        pm.Multinomial("x", n=9, p=p, observed=[2, 3, 4])
+    model = one_row((2, 3, 4))
     table = {"prior": [1, 1, 1], "n_records": 9}
     asked = [lambda **noise: dirdp.plan(target, model, **noise), lambda **noise: planned_sample(target, model, **noise)]
     for how in STRATEGIES:
@@ -172,7 +166,6 @@ def test_bad_arguments():
         ("two categories", {"prior": [1]}),
         ("n_records=0", {"n_records": 0, "objective": "estimate"}),
         ("prior", {"prior": [0, 1]}),
-        ("prior", {"prior": [np.nan, 1]}),
     ):
         with pytest.raises(ArgumentError, match=message):
             calibrate(ApproxDP(epsilon=1, delta=1e-6), **({"prior": [1, 1], "n_records": 5} | options))

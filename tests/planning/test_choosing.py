@@ -16,29 +16,10 @@ from pymc_dirdp.planning.choosing import Choice, TableFacts, Terms, choose, nois
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism
+from tests.planned import STUDENTS, hair_model
 
 NOISES = noises(public_totals=True)
-
-COUNTS = np.array([108, 286, 71, 127])
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
-
-
-def hair(counts=COUNTS, prior=1.0):
-    with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
-        p = pm.Dirichlet("p", a=np.full(4, prior), dims="hair")
-        pm.Multinomial("students", n=int(np.sum(counts)), p=p, observed=counts)
-    return model
-
-
-def two_tables():
-    """A Beta and a table of 300 categories, which the same 400 people feed."""
-    rng = np.random.default_rng(1)
-    with pm.Model() as model:
-        rate = pm.Beta("rate", 1, 1)
-        wide = pm.Dirichlet("wide", a=np.ones(300))
-        pm.Binomial("yes", n=400, p=rate, observed=150)
-        pm.Multinomial("which", n=400, p=wide, observed=rng.multinomial(400, np.full(300, 1 / 300)))
-    return model
 
 
 def report(plan_or_release):
@@ -47,33 +28,31 @@ def report(plan_or_release):
 
 @pytest.mark.parametrize("kind", NOISES)
 def test_noise_keeps_the_guarantee_of_the_release(kind):
-    chosen = dirdp.plan(TARGET, hair(), mechanism=kind, released_draws=7)
+    chosen = dirdp.plan(TARGET, hair_model(), mechanism=kind, released_draws=7)
     assert isinstance(chosen.parts[0].mechanism, NOISES[kind])
     loss, allowed = chosen.composition.loss(TARGET)
     # One release serves all draws.
     assert allowed * (1 - 1e-4) < loss <= allowed
-    release = dirdp.sample(chosen, hair())
+    release = dirdp.sample(chosen, hair_model())
     assert release["posterior"].sizes["draw"] == 7
     assert as_mechanism(release).loss(TARGET) == chosen.composition.loss(TARGET)
 
 
 def test_no_data_decides_and_the_report_names_the_choice_and_the_next():
-    first, second = (
-        dirdp.plan(TARGET, hair(counts), mechanism="auto") for counts in (COUNTS, np.array([1, 0, 590, 1]))
-    )
+    first, second = (dirdp.plan(TARGET, hair_model(n), mechanism="auto") for n in (STUDENTS, (1, 0, 590, 1)))
     assert first == second
     assert pickle.loads(pickle.dumps(first)) == first
-    release = dirdp.sample(first, hair())
+    release = dirdp.sample(first, hair_model())
     ranking = json.loads(release["mechanism/p"].attrs["chosen_from"])
     assert [loss for _, loss in ranking] == sorted(loss for _, loss in ranking)
     assert f"{ranking[0][0]} by auto: next is {ranking[1][0]} with" in report(release)
     # No urn is fine enough for so small a loss.
-    noise = dirdp.plan(dirdp.PureDP(epsilon=1e-9), hair(), mechanism="auto")
+    noise = dirdp.plan(dirdp.PureDP(epsilon=1e-9), hair_model(), mechanism="auto")
     assert "geometric by auto, nothing else can satisfy the guarantee" in report(noise)
 
 
 def test_the_report_says_when_auto_would_be_clearly_better_and_only_then():
-    advised = report(dirdp.plan(TARGET, hair(), contribution=2))
+    advised = report(dirdp.plan(TARGET, hair_model(), contribution=2))
     assert "smaller expected KL" in advised
     assert "mechanism='auto'" in advised
     with pm.Model() as wide:
@@ -81,24 +60,24 @@ def test_the_report_says_when_auto_would_be_clearly_better_and_only_then():
     for quiet in (
         # Here nothing tells more than the prior.
         dirdp.plan(dirdp.ApproxDP(epsilon=0.003, delta=1e-6), wide),
-        dirdp.plan(TARGET, hair(), mechanism="auto"),
-        dirdp.plan(dirdp.ApproxDP(epsilon=50, delta=1e-6), hair(prior=100.0), objective="estimate"),
+        dirdp.plan(TARGET, hair_model(), mechanism="auto"),
+        dirdp.plan(dirdp.ApproxDP(epsilon=50, delta=1e-6), hair_model(prior=100.0), objective="estimate"),
     ):
         assert "smaller expected KL" not in report(quiet)
 
 
 def test_what_cannot_be_planned_is_refused_with_what_can():
-    nobody = hair([0, 0, 0, 0])
+    nobody = hair_model([0, 0, 0, 0])
     for model, options, message in (
-        (hair(), {"mechanism": "auto", "adjacency": "add-remove"}, "n_records"),
-        (hair(), {"mechanism": "gausian"}, "Did you mean 'gaussian'"),
+        (hair_model(), {"mechanism": "auto", "adjacency": "add-remove"}, "n_records"),
+        (hair_model(), {"mechanism": "gausian"}, "Did you mean 'gaussian'"),
         (nobody, {"mechanism": "auto"}, "Pass 'geometric'"),
     ):
         with pytest.raises(ArgumentError, match=message):
             dirdp.plan(TARGET, model, **options)
-    private = dirdp.plan(TARGET, hair(), mechanism="gaussian", adjacency="add-remove")
+    private = dirdp.plan(TARGET, hair_model(), mechanism="gaussian", adjacency="add-remove")
     assert private.composition.satisfies(TARGET)
-    assert math.isnan(float(dirdp.sample(private, hair())["utility"]["n_records"][0]))
+    assert math.isnan(float(dirdp.sample(private, hair_model())["utility"]["n_records"][0]))
     assert dirdp.verify(dirdp.sample(dirdp.plan(TARGET, nobody, mechanism="geometric"), nobody))
 
 
@@ -123,13 +102,8 @@ KINDS = ("dirichlet", "gaussian", "geometric")
 
 def errors_of(mechanisms, tables=SEVERAL):
     """The errors of estimates from these mechanisms, each judged by itself; None if one is not known."""
-    found = {}
-    for name, facts in tables.items():
-        error = estimate_error(mechanisms[name], facts.prior, facts.n_records, public=True)
-        if error is None:
-            return None
-        found[name] = error.kl
-    return found
+    found = {n: estimate_error(mechanisms[n], facts.prior, facts.n_records, public=True) for n, facts in tables.items()}
+    return None if None in found.values() else {name: error.kl for name, error in found.items()}
 
 
 ALIKE = {f"table {k}": TableFacts(np.ones(4), 800) for k in range(3)}

@@ -47,9 +47,7 @@ def test_a_marginal_is_summed_from_the_table_of_one_of_its_variables():
 
 WRONG = [
     ("level", "levels"),
-    (3, "got an int"),
     ([3], "a name, or a tuple"),
-    ([("a", {})], "got a dict"),
     ([("a", "a")], "different names"),
     (["d", "a"], "'d'"),
     (["a", "b"], "no marginal of 'p_c' with 'c'"),
@@ -71,9 +69,11 @@ def people(adjacency="replace-one", records=1):
     return Protected(adjacency, dict.fromkeys(TABLES, records), adjacency == "replace-one")
 
 
-def curves(marginals, noise, parameters, protected, tables=TABLES):
-    priors = {name: np.ones([length for _, length in axes]) for name, axes in tables.items()}
-    return composed(by_table(marginals, noise, parameters, protected, priors), [tuple(tables)], 1)
+PRIORS = {name: np.ones([length for _, length in axes]) for name, axes in TABLES.items()}
+
+
+def curves(marginals, noise, parameters, protected):
+    return composed(by_table(marginals, noise, parameters, protected, PRIORS), [tuple(TABLES)], 1)
 
 
 def planned(guarantee=TARGET, protected=None, measure="levels", noise="auto", weights=None, n_records=None):
@@ -124,26 +124,23 @@ def test_weights_follow_the_cells_that_the_noise_leaves_visible():
 
 
 def test_a_class_by_itself_has_a_fifth_of_the_precision_and_what_says_nothing_of_it_hardly_any():
-    tables = {name: TABLES[name] for name in TABLES}
     for measure in ("levels", "families"):
-        marginals = marginals_of(tables, measure)
+        marginals = marginals_of(TABLES, measure)
         found = weights_of(marginals, None, 1.0, 10**6, "a")
         of_class = math.fsum(w for marginal, w in zip(marginals, found, strict=True) if "a" in marginal.names[:-1])
         assert found[0] == of_class / 4
         without = [w for marginal, w in zip(marginals, found, strict=True) if "a" not in marginal.names]
         # Also of geometric noise, which divides the roots of precisions.
         assert sum(map(math.sqrt, without)) < math.sqrt(min(found[0], of_class)) / 9
-    assert np.sqrt(weights_of(marginals_of(tables, "variables"), None, 1.0, 100, "a"))[1:].sum() < 0.1
-    assert weights_of(marginals_of(tables, "variables"), {"b": 2}, 1.0, 100, "a") == [1.0, 2.0, 1.0]
+    assert np.sqrt(weights_of(marginals_of(TABLES, "variables"), None, 1.0, 100, "a"))[1:].sum() < 0.1
+    assert weights_of(marginals_of(TABLES, "variables"), {"b": 2}, 1.0, 100, "a") == [1.0, 2.0, 1.0]
 
 
 def test_weights_of_no_marginal():
     for weights, message in (
-        ([1, 2], "got a list"),
         ({"p_a": 1}, "'p_a', which is not measured"),
         ({"a": 1e-200, "b": 1e200}, "within a factor"),
         ({"a": 5e-324}, "within a factor"),
-        ({3: 1}, "got an int"),
         ({"a": 0}, "weights"),
     ):
         with pytest.raises(ArgumentError, match=message):
@@ -177,11 +174,7 @@ def test_pure_privacy_has_geometric_noise_alone():
 
 def test_every_marginal_stands_with_its_table():
     marginals, noise, parameters = planned()
-    priors = {name: np.ones([length for _, length in axes]) for name, axes in TABLES.items()}
-    found = by_table(marginals, noise, parameters, people(), priors)
-    assert {name: mechanism.marginals for name, mechanism in found.items()} == {
-        "p_a": ((0,),),
-        "p_b": ((1,), (0, 1)),
-        "p_c": ((2,), (0, 2), (1, 2), (0, 1, 2)),
-    }
+    found = by_table(marginals, noise, parameters, people(), PRIORS)
+    own = {"p_a": ((0,),), "p_b": ((1,), (0, 1)), "p_c": ((2,), (0, 2), (1, 2), (0, 1, 2))}
+    assert {name: mechanism.marginals for name, mechanism in found.items()} == own
     assert list(itertools.chain(*(mechanism.parameters for mechanism in found.values()))) == pytest.approx(parameters)
