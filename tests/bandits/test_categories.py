@@ -27,9 +27,9 @@ def enumerated(batches, scale, prior):
         total = x.sum(axis=0)
         log_p = gammaln(total + prior).sum() - gammaln(x + 1.0).sum() - np.abs(np.array(batches) - x).sum() / scale
         key = tuple(total.tolist())
-        found[key] = np.logaddexp(found.get(key, -np.inf), log_p)
-    logs = np.array(list(found.values()))
-    return dict(zip(found, np.exp(logs - logsumexp(logs)), strict=True))
+        found[key] = found.get(key, 0.0) + math.exp(log_p)
+    whole = math.fsum(found.values())
+    return {key: p / whole for key, p in found.items()}
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ def test_the_posterior_of_three_categories_is_that_of_the_shares():
 
 def test_worths_ascend_and_a_batch_outputs_integers_that_add_up_to_its_size():
     mechanism = BatchCounts(4.0, (0.0, 0.25, 1.0))
-    assert mechanism.fits((3, -2, 19), 20)
-    assert mechanism.fits((12000, -12000, 20), 20)
+    for right in ((3, -2, 19), (12000, -12000, 20)):
+        assert mechanism.fits(right, 20)
+    for wrong in ([3, -2, 19], (3, 17), (3, -2, 19, 0), (3.0, -2, 19), (True, 0, 19), (3, -2, 18), (12001, -12001, 20)):
+        assert not mechanism.fits(wrong, 20)
     for worths in ((0.0,), (0.0, 0.5), (0.25, 1.0), (0.0, 0.75, 0.25, 1.0)):
         with pytest.raises(dirdp.errors.ArgumentError, match="ascending order, from 0 to 1"):
             BatchCounts(4.0, worths)
-    for wrong in ([3, -2, 19], (3, 17), (3, -2, 19, 0), (3.0, -2, 19), (True, 0, 19), (3, -2, 18), (12001, -12001, 20)):
-        assert not mechanism.fits(wrong, 20)
 
 
 def test_a_reward_that_is_replaced_costs_what_is_stated():
@@ -119,8 +119,7 @@ def counting(arms=("a", "b"), **options):
 def test_categories_of_the_same_worth_are_one():
     utilities = {"gone": 0, "left": 0, "bought": 10, "read": 5}
     bandit = counting("a", prior=[1, 2, 3, 4], utilities=utilities, first_batch=4)
-    assert bandit.design.mechanism.worths == (0.0, 0.5, 1.0)
-    assert bandit.design.prior == (3.0, 4.0, 3.0)
+    assert (bandit.design.mechanism.worths, bandit.design.prior) == ((0.0, 0.5, 1.0), (3.0, 4.0, 3.0))
     bandit.update(["a"] * 3, ["gone", "left", "read"])
     assert bandit._run.state.open[0].counts == (2, 1, 0)
     assert "secret" in repr(bandit._run.state.open[0])
@@ -159,8 +158,7 @@ def test_the_model_holds_the_probability_of_what_was_released():
     bandit.update(["a"] * 6 + ["b"] * 3, ["low", "high", "high"] * 3)
     shares, noise = np.array([[0.2, 0.5, 0.3], [0.6, 0.1, 0.3]]), bandit.design.mechanism.noise
     expected = 0.0
-    for batch in bandit.released.to_dataframe().reset_index().groupby(["arm", "number"]):
-        (arm, _), rows = batch
+    for (arm, _), rows in bandit.released.to_dataframe().reset_index().groupby(["arm", "number"]):
         z, p = rows["noisy_counts"].to_numpy(float), shares["ab".index(arm)]
         every = tables_of((3,), 3)
         terms = [stats.multinomial(3, p).logpmf(x) + noise.log_likelihood(z, x.astype(float)) for x in every]
@@ -189,12 +187,13 @@ def test_counts_that_a_batch_cannot_have_are_refused():
 
 
 def test_what_cannot_be_counted_is_refused():
-    with pytest.raises(dirdp.errors.ArgumentError, match="Pass utilities="):
-        counting(utilities=None)
-    with pytest.raises(dirdp.errors.ArgumentError, match="5 positive numbers"):
-        counting(prior=(1, 1))
-    with pytest.raises(dirdp.DirdpError, match="one of"):
-        counting().update("a", "six")
+    for refused, message in (
+        (lambda: counting(utilities=None), "Pass utilities="),
+        (lambda: counting(prior=(1, 1)), "5 positive numbers"),
+        (lambda: counting().update("a", "six"), "one of"),
+    ):
+        with pytest.raises(dirdp.DirdpError, match=message):
+            refused()
     for shares in ([0.5, 0.4], [[1, 0], [0, 1]], [[0.5] * 5] * 2, [[-1e-9, 0, 0, 0.5, 0.5], [0.2] * 5]):
         with pytest.raises(dirdp.errors.ArgumentError, match="shares"):
             dirdp.simulate_bandit(counting(), shares, 100)

@@ -128,9 +128,6 @@ def test_batches_that_never_end_and_odd_means():
         assert abs(runs.pulls[:, 0].mean() / horizon - 0.5) < off
 
 
-# The constant of the lower bound.
-
-
 def kl(z, y):
     return z * np.log(z / y) + (1 - z) * np.log((1 - z) / (1 - y))
 

@@ -8,17 +8,12 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import (
-    ArgumentError,
-    DataError,
-    SeededReleaseWarning,
-)
+from pymc_dirdp.errors import ArgumentError, DataError, SeededReleaseWarning
 from pymc_dirdp.networks import choosing
 from pymc_dirdp.networks.choosing import part_of, tree_within
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": ["x", "y", "z"], "c": ["no", "yes"], "d": ["no", "yes"], "one": ["only"]}
 TARGET = dirdp.ApproxDP(epsilon=2.0, delta=1e-5)
-MARGINALS = {"mechanism": "marginals"}
 
 
 def made_up(times):
@@ -97,10 +92,7 @@ def test_no_count_is_revealed(structure, numbers_in):
     assert [str(other), repr(other)] == texts[1::-1]
 
 
-PURE = dirdp.PureDP(epsilon=1.0)
 ONE_OF_TWO = {"unit": "who", "contribution": 1}
-
-
 WRONG = [
     ({"share": 0}, "share"),
     ({"share": 1.1}, "share"),
@@ -122,15 +114,15 @@ WRONG = [
 
 def test_what_is_wrong_is_said_before_the_charge_and_values_are_read_after_it(monkeypatch):
     ledger = dirdp.Ledger(dirdp.PureDP(epsilon=3.0))
-    right = {"records": RECORDS, "categories": CATEGORIES, "ledger": ledger}
+    right = {"guarantee": dirdp.PureDP(epsilon=1.0), "records": RECORDS, "categories": CATEGORIES, "ledger": ledger}
     with monkeypatch.context() as patch:
         patch.setattr(choosing, "count_families", None)
         for options, said in WRONG:
             with pytest.raises(ArgumentError, match=said):
-                dirdp.choose_structure(PURE, **right | options)
+                dirdp.choose_structure(**right | options)
     assert ledger.entries() == ()
     with pytest.raises(DataError, match="charged"):
-        dirdp.choose_structure(PURE, **right | {"records": RECORDS | {"c": ["maybe"] * N}})
+        dirdp.choose_structure(**right | {"records": RECORDS | {"c": ["maybe"] * N}})
     assert ledger.spent["epsilon"] > 0
 
 
@@ -142,4 +134,4 @@ def test_people_with_several_records():
     assert (chosen.unit, chosen.mechanism.contribution) == ("who", 2)
     alone = dirdp.bayesian_network(records, chosen, categories=CATEGORIES)
     with pytest.raises(ArgumentError, match=r"unit='who'.*'record'"):
-        dirdp.plan(TARGET, alone, adjacency="add-remove", n_records=2000, after=chosen, **MARGINALS)
+        dirdp.plan(TARGET, alone, adjacency="add-remove", n_records=2000, after=chosen, mechanism="marginals")

@@ -45,24 +45,22 @@ def loss(log_proba, records):
 
 
 def losses(make, n):
-    """Of a classifier, of naive Bayes by its tables, and of the class alone without any privacy."""
+    """Of a classifier, and of naive Bayes by its tables, above that of the class alone without any privacy."""
     rng = np.random.default_rng(8)
     train, test = make(n, rng), make(2000, rng)
     found = dirdp.Classifier.sample(GUARANTEE, train, "y", categories=kinds(train), random_seed=1)
     bayes, shares = dirdp.predict_log_proba(found.tables, test, target="y"), np.bincount(test["y"]) / 2000
-    return loss(found.predict_log_proba(test), test), loss(bayes, test), -np.sum(shares * np.log(shares))
+    alone = -np.sum(shares * np.log(shares))
+    return loss(found.predict_log_proba(test), test) - alone, loss(bayes, test) - alone
 
 
 def test_features_are_trusted_as_far_as_they_tell_of_the_class():
     """Copies of one another less, independent ones in full, and such as say nothing do no harm."""
-    classifier, bayes, alone = losses(repeated, 4000)
-    assert bayes > alone + 0.15
-    assert classifier < alone - 0.04
-    classifier, bayes, alone = losses(independent, 4000)
-    assert bayes < alone - 0.3
-    assert classifier < bayes + 0.015
-    classifier, _, alone = losses(noise, 1000)
-    assert classifier < alone + 0.005
+    classifier, bayes = losses(repeated, 4000)
+    assert classifier < -0.04 < 0.15 < bayes
+    classifier, bayes = losses(independent, 4000)
+    assert classifier - 0.015 < bayes < -0.3
+    assert losses(noise, 1000)[0] < 0.005
 
 
 RECORDS = independent(300, np.random.default_rng(1))
@@ -141,14 +139,11 @@ def test_what_was_saved_predicts_the_same_and_other_releases_are_refused(seeded,
 
 
 def test_predictions_are_the_average_over_powers(seeded):
-    found = seeded
-    p = np.exp(dirdp.predict_log_proba(found.tables, RECORDS, target="y").values)
-    alone = dirdp.fit(found.tables, progressbar=False).posterior["p_y"].values.ravel()
-    average = 0.0
-    for power, weight in zip(found.powers["power"].values, found.powers.values, strict=True):
-        q = alone * (p / alone) ** power
-        average = average + weight * q / q.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(np.exp(found.predict_log_proba(RECORDS)), average, rtol=1e-9)
+    p = np.exp(dirdp.predict_log_proba(seeded.tables, RECORDS, target="y").values)
+    alone = dirdp.fit(seeded.tables, progressbar=False).posterior["p_y"].values.ravel()
+    q = [alone * (p / alone) ** power for power in seeded.powers["power"].values]
+    average = sum(weight * q / q.sum(axis=1, keepdims=True) for weight, q in zip(seeded.powers.values, q, strict=True))
+    np.testing.assert_allclose(np.exp(seeded.predict_log_proba(RECORDS)), average, rtol=1e-9)
 
 
 @pytest.mark.parametrize("classes", [2, 5])
@@ -159,11 +154,9 @@ def test_the_power_that_made_the_counts_is_found(classes):
     alone = rng.dirichlet(np.full(classes, 5.0))
     edges = np.geomspace(0.5, 8.0, levels - 1)
     middles = np.array([0.25, *np.sqrt(edges[1:] * edges[:-1]), 12.0])
-    odds = (alone / (1 - alone))[:, None]
+    odds = [(alone / (1 - alone))[:, None] * np.exp(power * middles) for power in _POWERS]
+    p = {power: (o / (1 + o)).ravel() for power, o in zip(_POWERS, odds, strict=True)}
     for true in (0.0, 0.45, 1.0):
-        p = {
-            power: (odds * np.exp(power * middles) / (1 + odds * np.exp(power * middles))).ravel() for power in _POWERS
-        }
         right = rng.binomial(3000, p[true])
         exact = [binom.logpmf(right, 3000, p[power]).sum() for power in _POWERS]
         weights = _weights(np.array([right, 3000.0 - right]), 1e-6, np.log(alone), levels)
@@ -172,8 +165,7 @@ def test_the_power_that_made_the_counts_is_found(classes):
         # With noise of a variance of 900 the right counts have its variance beside their own.
         noisy = np.array([right + 40.0, 2975.0 - right])
         total, fits = noisy.sum(axis=0), []
-        for power in _POWERS:
-            q = p[power]
+        for power, q in p.items():
             sd = np.sqrt(900.0 * (q**2 + (1 - q) ** 2) + total * q * (1 - q) + 0.25)
             fits.append(norm.logpdf(noisy[0], q * total, sd).sum() + np.log(0.9 if power == 0 else 0.1 / 9))
         np.testing.assert_allclose(_weights(noisy, 900.0, np.log(alone), levels), softmax(fits), atol=1e-9)
@@ -192,10 +184,8 @@ def test_what_is_said_is_the_class_with_the_most_evidence_and_the_level_of_its_l
 
 @pytest.mark.parametrize("chosen", ["auto", dirdp.mechanisms.Marginals(measure=["y", "q0", "q1"])], ids=["auto", "own"])
 def test_where_noise_hides_all_the_whole_guarantee_is_for_the_frequencies_of_the_classes(chosen):
-    rng = np.random.default_rng(8)
-    train, test = (
-        {name: whole[name] for name in ("q0", "q1", "y")} for whole in (repeated(400, rng), repeated(1000, rng))
-    )
+    rng, few = np.random.default_rng(8), ("q0", "q1", "y")
+    train, test = ({name: made[name] for name in few} for made in (repeated(400, rng), repeated(1000, rng)))
     guarantee = dirdp.ZeroCDP(rho=5e-5)
     ledger = dirdp.Ledger(guarantee)
     found = dirdp.Classifier.sample(guarantee, train, "y", categories=kinds(train), mechanism=chosen, ledger=ledger)

@@ -15,6 +15,7 @@ from pymc_dirdp.networks import refinement, wide_records
 from pymc_dirdp.networks.refinement import refine
 from pymc_dirdp.releases import pairs
 from pymc_dirdp.releases.opened import content_of
+from tests.planned import one_row, planned_sample
 
 FEW_CATEGORIES = {"a": ["x", "y", "z"], "b": [1, 2], "one": ["only"]}
 FEW = {"a": ["x", "z", "y", "x"], "b": [1, 2, 2, 1], "one": ["only"] * 4}
@@ -57,11 +58,10 @@ def test_rows_for_several_records_missing_values_and_units():
     table, declared = {"a": ["x", "y"], "b": [1, 2], "n": [3, 2]}, {"a": ["x", "y"], "b": [1, 2]}
     counted = dirdp.latent_class(table, categories=declared, counts="n")
     assert sorted(map(tuple, codes(counted).tolist())) == [(0, 0)] * 3 + [(1, 1)] * 2
-    records = FEW | {"a": ["x", None, "other", "x"]}
-    filled = dirdp.latent_class(records, categories=FEW_CATEGORIES, otherwise={"a": "z"})
+    filled = dirdp.latent_class(FEW | {"a": ["x", None, "other", "x"]}, categories=FEW_CATEGORIES, otherwise={"a": "z"})
     assert codes(filled)[:, 0].tolist() == [0, 2, 2, 0]
-    records = FEW | {"who": [1, 1, 1, 2]}
-    assert codes(dirdp.latent_class(records, categories=FEW_CATEGORIES, unit="who", contribution=2)).shape == (3, 3)
+    bounded = dirdp.latent_class(FEW | {"who": [1, 1, 1, 2]}, categories=FEW_CATEGORIES, unit="who", contribution=2)
+    assert codes(bounded).shape == (3, 3)
 
 
 def test_columns_and_values_that_no_model_has():
@@ -125,7 +125,7 @@ def test_synthetic_records_have_the_pairs_of_the_data(release, monkeypatch):
         dirdp.synthetic(release, tables=["p_a"])
 
 
-def test_probabilities_are_those_of_the_mixture(release):
+def test_probabilities_are_those_of_the_mixture_also_in_parts(release, monkeypatch):
     mixture = content_of(release).mixture()
     shares = mixture.table([0, 1, 2, 3])
     index = [np.array([CATEGORIES[name].index(value) for value in RECORDS[name][:50].tolist()]) for name in CATEGORIES]
@@ -138,9 +138,6 @@ def test_probabilities_are_those_of_the_mixture(release):
         joint = np.moveaxis(shares, place, -1)[tuple(others)]
         np.testing.assert_allclose(np.exp(found.values), joint / joint.sum(axis=1, keepdims=True), rtol=1e-9)
     assert np.mean(dirdp.predict_log_proba(release, RECORDS, target="b").idxmax("b").values == RECORDS["b"]) > 0.85
-
-
-def test_many_records_are_taken_in_parts(release, monkeypatch):
     whole = dirdp.log_likelihood(release, RECORDS)
     monkeypatch.setattr(wide_records, "_BATCH", 7)
     np.testing.assert_array_equal(dirdp.log_likelihood(release, RECORDS), whole)
@@ -150,16 +147,14 @@ def test_many_records_are_taken_in_parts(release, monkeypatch):
 
 
 def test_a_fit_stands_in_the_place_of_its_release_and_is_computed_once_for_a_seed(release, monkeypatch):
-    fit = dirdp.fit(release)
+    fit, other = dirdp.fit(release), dirdp.fit(release, random_seed=3)
+    assert dirdp.verify(fit)
+    assert dirdp.verify(other)
     assert fit["posterior"]["p_a"].dims == ("chain", "draw", "component", "a")
     np.testing.assert_allclose(fit["posterior"]["p_a"].sum("a"), 1, rtol=1e-6)
-    assert dirdp.verify(fit)
-    assert np.array_equal(dirdp.log_likelihood(fit, RECORDS), dirdp.log_likelihood(release, RECORDS))
-    other = dirdp.fit(release, random_seed=3)
-    assert dirdp.verify(other)
-    assert not np.array_equal(dirdp.log_likelihood(other, RECORDS), dirdp.log_likelihood(release, RECORDS))
-    near = np.abs(dirdp.log_likelihood(other, RECORDS) - dirdp.log_likelihood(release, RECORDS))
-    assert near.mean() < 0.05
+    logs, same, others = (dirdp.log_likelihood(one, RECORDS) for one in (release, fit, other))
+    assert np.array_equal(logs, same)
+    assert 0 < np.abs(logs - others).mean() < 0.05
     monkeypatch.setattr(pairs, "fit_mixture", None)
     dirdp.fit(release)
     dirdp.fit(release, random_seed=3)
@@ -180,10 +175,8 @@ def test_what_has_no_meaning_for_a_mixture_is_refused(release):
     with pytest.raises(DataError) as raised:
         dirdp.log_likelihood(release, RECORDS | {"a": np.array(["secret"] * 6000)})
     assert "secret" not in str(raised.value)
-    network = dirdp.bayesian_network(RECORDS, {"a": [], "b": ["a"]}, categories=CATEGORIES)
-    tables = dirdp.sample(dirdp.PureDP(epsilon=1.0), network, mechanism="geometric")
     with pytest.raises(ArgumentError, match="random_seed"):
-        dirdp.fit(tables, random_seed=1)
+        dirdp.fit(planned_sample(dirdp.PureDP(epsilon=1.0), one_row(), mechanism="geometric"), random_seed=1)
 
 
 def test_a_guarantee_that_shows_nothing_warns():
@@ -194,34 +187,30 @@ def test_a_guarantee_that_shows_nothing_warns():
     assert len(dirdp.synthetic(release)) == 60
 
 
-# Values of synthetic records that are changed one at a time.
-
-
 def all_pairs(codes, lengths):
     hot = np.concatenate([np.eye(length)[codes[:, i]] for i, length in enumerate(lengths)], axis=1)
     return hot.T @ hot
-
-
-def squares(codes, lengths, expected):
-    column = np.repeat(np.arange(len(lengths)), lengths)
-    return float((((all_pairs(codes, lengths) - expected) ** 2) * (column != column[:, None])).sum())
 
 
 def test_no_single_change_is_left_that_would_help_much(monkeypatch):
     monkeypatch.setattr(refinement, "_SWEEPS", 50)
     rng, lengths = np.random.default_rng(3), (3, 3, 2)
     target, start = (np.stack([rng.integers(k, size=30) for k in lengths], axis=1) for _ in range(2))
-    expected = all_pairs(target, lengths).astype(float)
+    expected, column = all_pairs(target, lengths).astype(float), np.repeat(np.arange(3), lengths)
+
+    def squares(codes):
+        return (((all_pairs(codes, lengths) - expected) ** 2) * (column != column[:, None])).sum()
+
     found = refine(start, lengths, expected, rng)
-    least = squares(found, lengths, expected)
+    least = squares(found)
     # What has the pairs stays as it is, also where there are no records.
     assert np.array_equal(refine(target, lengths, expected, rng), target)
     assert refine(target[:0], lengths, expected, rng).shape == (0, 3)
-    for row, (column, length) in itertools.product(range(30), enumerate(lengths)):
+    for row, (variable, length) in itertools.product(range(30), enumerate(lengths)):
         for value in range(length):
             other = found.copy()
-            other[row, column] = value
-            assert squares(other, lengths, expected) >= least - 1e-9
+            other[row, variable] = value
+            assert squares(other) >= least - 1e-9
 
 
 def test_the_compiled_sweep_is_the_plain_one():
@@ -232,10 +221,7 @@ def test_the_compiled_sweep_is_the_plain_one():
     order = rng.permutation(codes.size)
     plain, compiled = codes.copy(), codes.copy()
     errors = [all_pairs(codes, lengths) - expected for _ in range(2)]
-    counts = (
-        refinement._sweep(plain, starts, errors[0], order),
-        refinement.compiled_sweep()(compiled, starts, errors[1], order),
-    )
-    assert counts[0] == counts[1] > 0
+    count = refinement._sweep(plain, starts, errors[0], order)
+    assert refinement.compiled_sweep()(compiled, starts, errors[1], order) == count > 0
     assert np.array_equal(plain, compiled)
     np.testing.assert_allclose(errors[0], errors[1])

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import operator
 
 import numpy as np
 import pandas as pd
@@ -19,7 +18,6 @@ from tests.networks.test_builders import CATEGORIES, CLASS, FRAME, N
 # The class is the parent in one, a child of two parents in the other, whose dims come in another order.
 NAIVE = {"class": [], "legs": ["class"], "size": ["class"]}
 NETWORK = {"size": [], "legs": [], "class": ["size", "legs"]}
-LOOSE = dirdp.RenyiDP(order=1.01, epsilon=100)
 
 
 # By the release's own draws, which need no more than tables of probabilities.
@@ -43,12 +41,10 @@ def made(structure, draws=1, chains=1, categories=CATEGORIES):
 
 def joint_by_hand(release, structure, record):
     """The product of the cells that one record is in, found by label, averaged over draws and chains."""
-    posterior = release["posterior"].to_dataset()
-    cells = (
-        posterior[f"p_{name}"].sel({dim: record[dim] for dim in (*parents, name)})
-        for name, parents in structure.items()
-    )
-    return float(functools.reduce(operator.mul, cells).mean(["chain", "draw"]))
+    tables, product = release["posterior"].to_dataset(), 1.0
+    for name, parents in structure.items():
+        product = product * tables[f"p_{name}"].sel({dim: record[dim] for dim in (*parents, name)})
+    return float(product.mean(["chain", "draw"]))
 
 
 def conditional_by_hand(release, structure, record, target):
@@ -123,23 +119,18 @@ def test_what_cannot_be_predicted(message):
 HATCHED = (np.random.default_rng(6).random(N) < np.where(CLASS == "hen", 0.9, 0.1)).astype(int)
 
 
-def with_rates():
+@pytest.fixture(scope="module")
+def rated():
     """Classes, a feature of three categories, and a Beta of each class for a feature of yes and no."""
-    codes = np.array([CATEGORIES["class"].index(value) for value in CLASS])
-    sizes = np.array([CATEGORIES["size"].index(value) for value in FRAME["size"]])
-    with pm.Model(coords={"class": CATEGORIES["class"], "size": CATEGORIES["size"]}) as model:
+    with pm.Model(coords={"class": CATEGORIES["class"], "size": CATEGORIES["size"]}):
         p_class = pm.Dirichlet("p_class", np.ones(3), dims="class")
         p_size = pm.Dirichlet("p_size", np.ones((3, 3)), dims=("class", "size"))
         eggs = pm.Beta("eggs", 1, 1, dims="class")
-        of = pm.Categorical("of", p=p_class, observed=codes)
+        of = pm.Categorical("of", p=p_class, observed=[CATEGORIES["class"].index(value) for value in CLASS])
+        sizes = [CATEGORIES["size"].index(value) for value in FRAME["size"]]
         pm.Categorical("seen", p=p_size[of], observed=sizes)
         pm.Bernoulli("laid", p=eggs[of], observed=HATCHED)
-    return model
-
-
-@pytest.fixture(scope="module")
-def rated():
-    return dirdp.sample(LOOSE, with_rates(), mechanism="geometric", unit=0)
+        return dirdp.sample(dirdp.RenyiDP(order=1.01, epsilon=100), mechanism="geometric", unit=0)
 
 
 def test_a_rate_that_is_1_up_to_rounding_makes_failure_impossible(rated, monkeypatch):
@@ -189,9 +180,6 @@ def test_a_beta_itself_is_predicted_and_scores_whole_records(rated):
     drawn = rated["posterior"].to_dataset()
     rest = drawn["p_class"].sel({"class": "hen"}) * drawn["p_size"].sel({"class": "hen", "size": "small"})
     assert np.exp(both).sum() == pytest.approx(float(rest.mean()))
-
-
-# From here on by draws given the release.
 
 
 def test_features_drawn_jointly_with_the_class_are_independent_given_its_count():
