@@ -32,19 +32,17 @@ def enumerated(batches, scale, prior):
     return {key: p / whole for key, p in found.items()}
 
 
+THREE = ([(4, 1, -1), (0, 3, 1)], 2.0, np.array([1.0, 1.0, 1.0]))
+
+
 @pytest.mark.parametrize(
-    ("batches", "scale", "prior"),
-    [
-        ([(4, 1, -1), (0, 3, 1)], 2.0, np.array([1.0, 1.0, 1.0])),
-        ([(9, -9, 4), (-2, 1, 3), (1, 0, 1)], 6.0, np.array([0.5, 2.0, 1.0])),
-    ],
+    ("batches", "scale", "prior"), [THREE, ([(9, -9, 4), (-2, 1, 3), (1, 0, 1)], 6.0, np.array([0.5, 2.0, 1.0]))]
 )
 def test_sampled_counts_have_the_enumerated_distribution(batches, scale, prior):
-    sizes = np.array([sum(z) for z in batches])
+    sizes, exact = np.array([sum(z) for z in batches]), enumerated(batches, scale, prior)
     sampled = sampled_counts(np.array(batches, dtype=float), sizes, scale, prior, sweeps=15_000)
     keys, seen = np.unique(sampled[::10], axis=0, return_counts=True)
     observed = dict(zip(map(tuple, keys.tolist()), seen.tolist(), strict=True))
-    exact = enumerated(batches, scale, prior)
     assert set(observed) <= set(exact)
 
     def p_value(distribution):
@@ -140,7 +138,6 @@ def test_what_is_released_are_integers_that_keep_the_size_and_means_are_in_the_u
     assert tree["decision"]["mean"].sel(arm="b") == pytest.approx(3)
     assert tree["decision"]["best"].sel(arm="a") > 0.9
     assert tree["posterior"]["mean_reward"].sel(arm="a").mean() == pytest.approx(4, abs=0.1)
-    # The transcript and the file hold the same, which says the same to everybody.
     dirdp.save(bandit.transcript(), tmp_path / "run.json")
     loaded = dirdp.ThompsonSampler.load(tmp_path / "run.db")
     assert loaded._run.state == bandit._run.state

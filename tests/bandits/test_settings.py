@@ -33,14 +33,10 @@ def test_a_fingerprint_tells_people_apart_by_the_key():
 NONSENSE = [None, True, -1, 0, 1.5, 10**400, "x", "", [], [[]], {}, {"a": 1}, "\n", "00" * 31]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"contribution": 2, "utilities": {"no": 0.0, "yes": 1.0}},
-        {"mechanism": "counts", "utilities": {"no": 0.0, "perhaps": 0.5, "yes": 1.0}},
-    ],
-)
+COUNTS = {"mechanism": "counts", "utilities": {"no": 0.0, "perhaps": 0.5, "yes": 1.0}}
+
+
+@pytest.mark.parametrize("options", [{}, {"contribution": 2, "utilities": {"no": 0.0, "yes": 1.0}}, COUNTS])
 def test_one_fact_that_is_nonsense_is_refused_or_means_something(options):
     own = settings(**options)
     assert Settings.from_json(own.to_json()) == own

@@ -12,8 +12,6 @@ GUARANTEE = dirdp.PureDP(epsilon=1.0)
 
 
 class Uniform:
-    """Pull every arm in turn."""
-
     name = "in turn"
 
     def play(self, means, checkpoints, n_runs, rng, *, progressbar):
@@ -59,7 +57,6 @@ def test_a_simulation_starts_anew_and_its_regret_is_that_of_the_pulls():
     assert (fresh.pulls.sum(axis=1) == 600).all()
 
 
-# A category that never comes may have a share of 0.
 STARS = {"utilities": {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5}, "mechanism": "counts"}
 
 
@@ -107,7 +104,6 @@ def test_the_first_pulls_of_many_are_hypergeometric(monkeypatch):
         assert drawn.mean(axis=0) == pytest.approx([2, 0, 1.2, 0.8], abs=0.1)
         seen = np.bincount(drawn[:, 0], minlength=5)
         assert stats.chisquare(seen[:5], 1500 * distribution.pmf(np.arange(5))).pvalue > 1e-6
-        # Very many are drawn in another way.
         monkeypatch.setitem(_subsample.__kwdefaults__, "max_count", 4)
 
 

@@ -137,7 +137,6 @@ def test_a_seed_is_marked_and_candidates_of_data_are_warned_of(bins, numbers_in)
     assert "NOT PRIVATE" not in str(bins)
     assert bins.recorded
     assert not choose(ledger=None).recorded
-    # No number of records stands anywhere.
     assert 3000 not in numbers_in(f"{bins}{bins!r}{bins._repr_html_()}{json.dumps(bins.facts)}")
     pd = pytest.importorskip("pandas")
     with pytest.warns(dirdp.errors.CategoriesFromDataWarning):

@@ -70,7 +70,6 @@ def test_the_marginals_take_three_tenths_of_what_a_structure_loses(adjacency, st
 
 
 def test_rows_may_stand_for_many_records_or_for_none():
-    """With nobody it ends."""
     cells = list(itertools.product(CATEGORIES["a"], CATEGORIES["c"]))
     frame = {"a": [a for a, _ in cells], "c": [c for _, c in cells], "n": [900, 0, 0, 800, 0, 0]}
     categories = {name: CATEGORIES[name] for name in "ac"}

@@ -44,12 +44,10 @@ def test_an_estimate_has_the_names_dims_and_labels_of_the_release(release, consi
     assert dirdp.fit(release).attrs["consistency"] == ("joint" if marginals else "tables")
     assert set(estimate.children) == {"posterior"}
     if marginals:
-        # It is an estimate itself.
         data, fitted = records(50, seed=5), dirdp.fit(release, "joint")
         np.testing.assert_allclose(dirdp.log_likelihood(release, data), dirdp.log_likelihood(fitted, data), rtol=1e-6)
         assert len(dirdp.synthetic(release)) == 3000
     for name, table in release.posterior.data_vars.items():
-        # Dims and labels are those of the release.
         xr.testing.assert_equal(0 * estimate.posterior[name].squeeze(drop=True), 0 * table.squeeze(drop=True))
         np.testing.assert_allclose(estimate.posterior[name].sum(table.dims[-1]), 1, rtol=1e-12)
 

@@ -191,3 +191,9 @@ def test_a_network_whose_elimination_explodes_is_refused_before_anything_is_comp
     every = Measurement(tuple(f"v{i}" for i in range(10)), np.zeros((1,) * 10), 1.0)
     with pytest.raises(joint_fit.EliminationError, match=r"needs a product of 10+ cells.*consistency='tables'"):
         fit_jointly(families, [every], 100)
+    # By another order there would be a product of a cause and its 29 effects.
+    families = [Family("p_a", ("a",), (2,)), Family("p_w0", ("w0",), (2,))]
+    for i in range(1, 30):
+        families.append(Family(f"p_m{i}", ("a", f"m{i}"), (2, 2)))
+        families.append(Family(f"p_w{i}", (f"m{i}", f"w{i - 1}", f"w{i}"), (2, 2, 2)))
+    assert NetworkMarginals(families, [("w29",)])

@@ -110,7 +110,6 @@ def test_synthetic_records_have_the_pairs_of_the_data(release, monkeypatch):
     refined = dirdp.synthetic(release, random_seed=1)
     assert list(refined) == list(CATEGORIES)
     assert len(refined) == 6000
-    # Also before they are refined.
     monkeypatch.setattr(wide_records, "refine", lambda codes, *_: codes)
     for records in (refined, dirdp.synthetic(release, random_seed=1)):
         for first, second in (("a", "b"), ("a", "c"), ("c", "d")):

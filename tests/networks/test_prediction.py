@@ -162,7 +162,6 @@ def test_beta_tables_predict(rated, draws):
     for same in ([True, False, True], [1, 0, 1], np.array([1.0, 0.0, 1.0]), pd.Series([True, False, True])):
         again = dirdp.predict_log_proba(source, {"size": sizes, "eggs_outcome": same}, **given)
         assert np.array_equal(again, found)
-    # A prediction that left the Beta out would be another one.
     with pytest.raises(dirdp.errors.ArgumentError, match=r"no column 'eggs_outcome'\. Needed are 'eggs_outcome'"):
         dirdp.predict_log_proba(rated, {"size": sizes})
     with pytest.raises(dirdp.errors.DataError, match="'eggs_outcome'"):

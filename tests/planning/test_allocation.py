@@ -68,7 +68,6 @@ def test_the_search_for_an_order_ends():
     made = composed(allocate(guarantee, algorithm_1, weights=WEIGHTS, groups=TOGETHER, draws=2), TOGETHER, 2)
     assert len(orders) < 50
     assert made.satisfies(guarantee)
-    # Nearly all of it is used.
     assert made.delta(1e-6) > 0.49
 
 

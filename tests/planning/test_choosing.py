@@ -87,6 +87,8 @@ def test_what_cannot_keep_a_guarantee_is_left_out():
     assert {kind for kind, _ in choices["p"].expected_kl} == {"geometric"}
     assert choices["p"].advantage("dirichlet") == math.inf
     assert Choice((("geometric", 0.0),)).advantage("geometric") == 0
+    with pytest.raises(ArgumentError, match="Did you mean 'temper'"):
+        choose(TARGET, {"p": TableFacts(np.ones(3), 50)}, Terms(groups=[("p",)], calibration={"strategy": "tempr"}))
 
 
 # What a person adds to, by name; the last two tables are alike.
@@ -151,7 +153,6 @@ def test_auto_is_never_worse_than_one_kind_for_all_tables(target, tables, groups
 
 
 def test_each_group_of_other_people_has_the_whole_guarantee():
-    """A group alone gets the same mechanisms as beside other groups."""
     groups, target = APART, dirdp.RenyiDP(order=4, epsilon=0.2)
     together, _ = choose(target, SEVERAL, Terms(groups=groups, public_totals=True))
     for group in groups:

@@ -27,7 +27,6 @@ def test_scores_are_the_closed_forms_and_say_what_the_errata_say(six):
     expected = PriorExpectedKL(np.ones(6), 1283).estimate(mechanism.r, float(mechanism.alpha[0]) - 1)
     posterior, estimate = (row(six, f"Dirichlet, optimal for the {name}") for name in ("posterior", "estimate"))
     assert posterior.kl_estimate == pytest.approx(expected, rel=1e-9)
-    # The objective decides what is small.
     assert posterior.kl_posterior < estimate.kl_posterior
     assert estimate.kl_estimate < posterior.kl_estimate
     # Noise is better on a small table, and clipping hides it.
@@ -35,7 +34,6 @@ def test_scores_are_the_closed_forms_and_say_what_the_errata_say(six):
     assert smooth < min(estimate.kl_estimate, row(six, "Gaussian, clip").kl_estimate)
     assert str(six).startswith("(1, 1e-06)-differential privacy, replace-one; a priori")
     assert six.frame().shape == (len(six.scores) + 1, 7)
-    # The posterior itself loses nothing.
     assert (six.baseline.mechanism, six.baseline.kl_posterior) == ("posterior, not private", 0)
     assert min(score.kl_posterior for score in six.scores) >= 0
     assert max(score.hellinger for score in six.scores) <= 1
@@ -47,7 +45,6 @@ def test_who_cannot_keep_a_guarantee_is_named():
     assert {score.mechanism.split(",")[0] for score in pure.scores} == {"Geometric"}
     assert all(score.pure for score in pure.scores)
     assert "not attainable: Dirichlet" in str(pure)
-    # Exact accounting beats algorithm 1.
     renyi = compare(dirdp.RenyiDP(order=5, epsilon=0.1), prior=np.ones(6), n_records=1283, simulations=20)
     exact = row(renyi, "Dirichlet, optimal for the estimate").kl_estimate
     assert 1.1 < row(renyi, "Dirichlet, algorithm-1").kl_estimate / exact < 4

@@ -1,21 +1,25 @@
 """Moments and tails of a draw's loss: against mpmath, Monte Carlo and each other."""
 
 import itertools
+import json
 import math
 from contextlib import suppress
+from pathlib import Path
 
 import mpmath as mp
 import numpy as np
 import printed_p1
 import pytest
 from scipy.optimize import brentq
-from scipy.special import betainc, expit, log_expit, xlogy
+from scipy.special import betainc, expit, log_expit, polygamma, xlogy
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.curator.realised import by_size, frequencies
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.planning.draw_error import DrawError, divergence_tail, draw_share_error, smallest_share
+from pymc_dirdp.planning.draw_error import DrawError, divergence_tail, draw_share_error, expected_kl, smallest_share
+from pymc_dirdp.planning.expected_kl import PriorExpectedKL, dirichlet_kl_rows
 
 CASES = {
     "flat": ([0.25, 0.25, 0.25, 0.25], [31.0, 31, 31, 31]),
@@ -187,3 +191,46 @@ def test_noise_hides_a_share_of_its_own_width():
     share = smallest_share(mechanism, (4,), 2000)
     assert 2 * np.quantile(noise, 0.95) == pytest.approx(2000 * share, rel=0.1)
     assert smallest_share(mechanism, (4,), 1) == 1.0
+
+
+# Expected divergences: closed forms against reference values and sums.
+
+
+def realised_kl(counts, alpha, r):
+    """`E KL(x/N || y)` over `y ~ Dirichlet(r x + alpha)`, averaged over rows by size."""
+    x = np.asarray(counts)
+    return float(by_size(x, expected_kl(frequencies(x), r * x + np.asarray(alpha))))
+
+
+def test_reference_values():
+    reference = json.loads((Path(__file__).parents[1] / "reference" / "curves.json").read_text())
+    for case in reference["expected_kl"]:
+        value = realised_kl(case["counts"], case["alpha"], case["r"])
+        assert value == pytest.approx(float(case["value"]), rel=1e-10)
+    for case in reference["dirichlet_kl"]:
+        value = dirichlet_kl_rows(np.array(case["u"]), np.array(case["v"])).sum()
+        assert value == pytest.approx(float(case["value"]), rel=1e-9)
+    assert np.isnan(realised_kl([0, 0], [1, 1], 1.0))
+    assert PriorExpectedKL([1, 1], 0).posterior(0.1) == 0
+    with pytest.raises(ArgumentError, match="n_records"):
+        PriorExpectedKL(np.ones(2), -1)
+
+
+def test_dirichlet_kl_of_equal_distributions_is_zero_and_of_near_ones_does_not_cancel():
+    u = np.array([3.0, 5.0])
+    assert dirichlet_kl_rows(u, u) == 0
+    # Second order: the Fisher information times half the squared step.
+    step = 1e-7
+    expected = step**2 / 2 * (polygamma(1, 3.0) - polygamma(1, 8.0))
+    assert dirichlet_kl_rows(u, u + [step, 0]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_rows_are_planned_with_an_equal_share_each():
+    """Oracle: two tables of one row each, with half of the records."""
+    prior = np.array([[1.0, 2.0, 0.5], [3.0, 1.0, 1.0]])
+    both = PriorExpectedKL(prior, 60)
+    rows = [PriorExpectedKL(row, 30) for row in prior]
+    for how in ({"s": 1.5}, {"keep": 0.5}):
+        assert both.posterior(0.3, **how) == pytest.approx(sum(row.posterior(0.3, **how) for row in rows), rel=1e-12)
+        # The loss of the draw is an average over rows, that of posteriors a sum.
+        assert both.estimate(0.3, **how) == pytest.approx(sum(row.estimate(0.3, **how) for row in rows) / 2, rel=1e-12)

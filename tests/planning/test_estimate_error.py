@@ -113,19 +113,15 @@ def test_a_part_of_many_cells_has_the_error_of_all(monkeypatch):
     assert estimate_error(mechanism, prior, 1).kl > 0
 
 
-@pytest.mark.parametrize("n_rows", [2, 7])
-def test_the_records_divide_among_rows_with_no_row_before_another(n_rows):
+def test_the_records_divide_among_rows_with_no_row_before_another():
     """The share of one of n rows is Beta(1, n - 1): mean 1 / n."""
-    rows = module._Rows.simulated(np.ones((n_rows, 2)), np.full(n_rows, 10_000.0), n_rows, public=False)
-    shares = rows.counts.sum(axis=1) / 10_000
-    error = 6 * math.sqrt((n_rows - 1) / (n_rows**2 * (n_rows + 1)) / len(shares))
-    assert abs(shares.mean() - 1 / n_rows) < error < 0.3 / n_rows
-    assert shares.max() > 0.6
-
-
-def test_totals_are_looked_at_where_the_release_says_that_they_are():
-    """Within 3.5 deviations of what was said, at no number below 0; and as far as the prior goes where it is less."""
-    rows = module._Rows.simulated(np.ones((3, 4)), np.full(3, 900.0), 3, public=False)
+    for n in (2, 7):
+        rows = module._Rows.simulated(np.ones((n, 2)), np.full(n, 10_000.0), n, public=False)
+        shares = rows.counts.sum(axis=1) / 10_000
+        error = 6 * math.sqrt((n - 1) / (n**2 * (n + 1)) / len(shares))
+        assert abs(shares.mean() - 1 / n) < error < 0.3 / n
+        assert shares.max() > 0.6
+    # Totals are looked at within 3.5 deviations of what was said, at no number below 0.
     said = np.linspace(0.0, 1500.0, len(rows.counts))
     totals, weights = rows.totals((said, 20.0))
     assert totals.shape == weights.shape
