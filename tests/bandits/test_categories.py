@@ -17,6 +17,7 @@ from tests.oracles import neighbours, tables_of
 
 STARS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 GUARANTEE = dirdp.PureDP(epsilon=1.0)
+THREE = ([(4, 1, -1), (0, 3, 1)], 2.0, np.array([1.0, 1.0, 1.0]))
 
 
 def enumerated(batches, scale, prior):
@@ -30,9 +31,6 @@ def enumerated(batches, scale, prior):
         found[key] = found.get(key, 0.0) + math.exp(log_p)
     whole = math.fsum(found.values())
     return {key: p / whole for key, p in found.items()}
-
-
-THREE = ([(4, 1, -1), (0, 3, 1)], 2.0, np.array([1.0, 1.0, 1.0]))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from pymc_dirdp.bandits.settings import Settings
 from tests.texts.test_grammar import changed, places
 
 GUARANTEE = dirdp.PureDP(epsilon=1.0)
+COUNTS = {"mechanism": "counts", "utilities": {"no": 0.0, "perhaps": 0.5, "yes": 1.0}}
+NONSENSE = [None, True, -1, 0, 1.5, 10**400, "x", "", [], [[]], {}, {"a": 1}, "\n", "00" * 31]
 
 
 def settings(**options):
@@ -28,12 +30,6 @@ def test_a_fingerprint_tells_people_apart_by_the_key():
             own.fingerprint(person)
     assert {own.fingerprint(written) for written in (5, "5 ", "05", "\uff15", "\u0665")} == {own.fingerprint("5")}
     assert own.fingerprint("ANN") == own.fingerprint("Ann") != own.fingerprint("5")
-
-
-NONSENSE = [None, True, -1, 0, 1.5, 10**400, "x", "", [], [[]], {}, {"a": 1}, "\n", "00" * 31]
-
-
-COUNTS = {"mechanism": "counts", "utilities": {"no": 0.0, "perhaps": 0.5, "yes": 1.0}}
 
 
 @pytest.mark.parametrize("options", [{}, {"contribution": 2, "utilities": {"no": 0.0, "yes": 1.0}}, COUNTS])
@@ -73,22 +69,19 @@ REFUSED = {
 }
 
 
-def test_facts_that_contradict_others_are_refused():
-    facts = json.loads(settings(contribution=2).to_json())
+def test_facts_that_contradict_others_are_refused_and_the_grammar_is_closed():
+    text = settings(contribution=2).to_json()
+    facts = json.loads(text)
     for place, values in REFUSED.items():
         for value in values:
             with pytest.raises((ValueError, TypeError, LookupError, AttributeError)):
                 Settings.from_json(json.dumps(changed(facts, place, "change", value)))
-
-
-def test_the_grammar_is_closed():
-    text = settings(contribution=2).to_json()
     for edited in (
         text.replace(", ", ","),
         text + " ",
         text.replace('"growth": 1.0', '"growth": 1.0000'),
         text.replace('"growth": 1.0', '"growth": 2.0, "growth": 1.0'),
-        json.dumps(dict(reversed(json.loads(text).items()))),
+        json.dumps(dict(reversed(facts.items()))),
     ):
         assert edited != text
         with pytest.raises(ValueError, match="written"):

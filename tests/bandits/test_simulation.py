@@ -9,6 +9,8 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.bandits.simulation import _subsample, divergence
 
 GUARANTEE = dirdp.PureDP(epsilon=1.0)
+LEARNS = dirdp.ApproxDP(epsilon=50, delta=1e-2), {"schedule": "every-round", "horizon": 12}
+STARS = {"utilities": {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5}, "mechanism": "counts"}
 
 
 class Uniform:
@@ -57,23 +59,13 @@ def test_a_simulation_starts_anew_and_its_regret_is_that_of_the_pulls():
     assert (fresh.pulls.sum(axis=1) == 600).all()
 
 
-STARS = {"utilities": {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5}, "mechanism": "counts"}
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("guarantee", "options", "shares", "rounds", "times", "n_runs"),
     [
         (GUARANTEE, {"first_batch": 3, "growth": 1.5}, [[0.1, 0.9], [0.5, 0.5], [0.8, 0.2]], 40, 100, 2000),
         (GUARANTEE, STARS, [[0, 0, 0.1, 0.3, 0.6], [0.5, 0.3, 0.2, 0, 0]], 50, 12, 40),
-        (
-            dirdp.ApproxDP(epsilon=50, delta=1e-2),
-            {"schedule": "every-round", "horizon": 12},
-            [[0.1, 0.9], [0.9, 0.1]],
-            12,
-            20,
-            2000,
-        ),
+        (*LEARNS, [[0.1, 0.9], [0.9, 0.1]], 12, 20, 2000),
     ],
     ids=["batches", "counts", "every round"],
 )

@@ -54,17 +54,15 @@ def test_people_are_remembered_by_a_fingerprint_and_only_if_they_are_counted(tmp
 
 
 def test_a_file_is_never_overwritten_and_there_is_one_for_each_bandit(tmp_path):
-    path = tmp_path / "bandit.db"
-    bandit = dirdp.ThompsonSampler(["a"], GUARANTEE)
-    with pytest.raises(dirdp.errors.ArgumentError, match=r"save\(path\)"):
-        bandit.save()
-    bandit.save(path)
-    with pytest.raises(dirdp.errors.ArgumentError, match="a second file"):
-        bandit.save(tmp_path / "other.db")
-    with pytest.raises(dirdp.errors.ReleaseError, match="exists"):
-        dirdp.ThompsonSampler(["a"], GUARANTEE, path=path)
-    with pytest.raises(FileNotFoundError, match="No such file"):
-        dirdp.ThompsonSampler.load(tmp_path / "missing.db")
+    path, bandit = tmp_path / "bandit.db", dirdp.ThompsonSampler(["a"], GUARANTEE)
+    for refused, error, message in (
+        (bandit.save, dirdp.errors.ArgumentError, r"save\(path\)"),
+        (lambda: bandit.save(path) or bandit.save(tmp_path / "other.db"), dirdp.errors.ArgumentError, "a second file"),
+        (lambda: dirdp.ThompsonSampler(["a"], GUARANTEE, path=path), dirdp.errors.ReleaseError, "exists"),
+        (lambda: dirdp.ThompsonSampler.load(tmp_path / "missing.db"), FileNotFoundError, "No such file"),
+    ):
+        with pytest.raises(error, match=message):
+            refused()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")

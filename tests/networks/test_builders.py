@@ -23,7 +23,11 @@ FRAME = pd.DataFrame(
 )
 CATEGORIES = {"class": ["cat", "dog", "hen"], "legs": [2, 4], "size": ["small", "large", "huge"]}
 NETWORK = {"size": ["class", "legs"], "class": [], "legs": ["class"]}
+PAIRS = [("class", "size"), ("legs", "size"), ("class", "legs")]
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+# A view of networkx is a mapping from nodes or edges to dicts of attributes or neighbours, and no dict.
+View = MappingProxyType
+A_VIEW = r"got a mappingproxy, a view of a graph\. Pass the graph itself"
 
 
 def bayes(X=FRAME, y=CLASS, **options):
@@ -36,9 +40,6 @@ def network(structure=NETWORK, **options):
 
 def listed(model):
     return {name: counts.tolist() for name, counts in counts_of(model).items()}
-
-
-PAIRS = [("class", "size"), ("legs", "size"), ("class", "legs")]
 
 
 def graph(directed=True, edges=(("class", "legs"),), **more):
@@ -60,11 +61,6 @@ def test_networks_hold_every_configuration_of_the_parents_however_the_structure_
     np.testing.assert_array_equal(counts_of(bayes())["p_size"], by_hand)
     assert listed(bayes()) == listed(network({"class": [], "legs": ["class"], "size": ["class"]}))
     assert dirdp.plan(TARGET, bayes(), mechanism="geometric").objective == "estimate"
-
-
-# A view of networkx is a mapping from nodes or edges to dicts of attributes or neighbours, and no dict.
-View = MappingProxyType
-A_VIEW = r"got a mappingproxy, a view of a graph\. Pass the graph itself"
 
 
 @pytest.mark.parametrize(

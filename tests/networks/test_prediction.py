@@ -18,6 +18,7 @@ from tests.networks.test_builders import CATEGORIES, CLASS, FRAME, N
 # The class is the parent in one, a child of two parents in the other, whose dims come in another order.
 NAIVE = {"class": [], "legs": ["class"], "size": ["class"]}
 NETWORK = {"size": [], "legs": [], "class": ["size", "legs"]}
+HATCHED = (np.random.default_rng(6).random(N) < np.where(CLASS == "hen", 0.9, 0.1)).astype(int)
 
 
 # By the release's own draws, which need no more than tables of probabilities.
@@ -114,9 +115,6 @@ def test_what_cannot_be_predicted(message):
     with pytest.raises((dirdp.errors.ArgumentError, dirdp.errors.DataError), match=message) as caught:
         WRONG[message]()
     assert "giant" not in str(caught.value)
-
-
-HATCHED = (np.random.default_rng(6).random(N) < np.where(CLASS == "hen", 0.9, 0.1)).astype(int)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,10 @@ STRUCTURE = {"class": [], "legs": ["class"], "wild": ["class", "legs"]}
 RNG = np.random.default_rng(5)
 CLASS = RNG.choice(CATEGORIES["class"], 300, p=[0.5, 0.3, 0.2])
 FRAME = pd.DataFrame({"class": CLASS, "legs": np.where(CLASS == "hen", 2, 4), "wild": RNG.random(300) < 0.2})
+# Systematic sampling of the records of an estimate.
+DRAWN = np.random.default_rng(7)
+ROW_SHARES = DRAWN.dirichlet(np.ones(4), size=6)
+OF_ROW = DRAWN.integers(0, 6, 500)
 
 
 @pytest.fixture(scope="module")
@@ -144,13 +148,6 @@ def test_a_damaged_analysis(network):
         for use in (dirdp.synthetic, lambda given: dirdp.log_likelihood(given, FRAME)):
             with pytest.raises(dirdp.errors.ArgumentError, match="p_class"):
                 use(tree)
-
-
-# Systematic sampling of the records of an estimate.
-
-DRAWN = np.random.default_rng(7)
-ROW_SHARES = DRAWN.dirichlet(np.ones(4), size=6)
-OF_ROW = DRAWN.integers(0, 6, 500)
 
 
 def test_each_record_has_its_category_with_the_probability_of_its_row():

@@ -18,6 +18,10 @@ from pymc_dirdp.planning.expected_kl import PriorExpectedKL, a_priori_kl
 from pymc_dirdp.privacy.people import Contribution
 from tests.planned import one_row, planned_sample
 
+BOTH = ["gaussian", "geometric"]
+UNBOUNDED = {PureDP(epsilon=1): BOTH[1:], ZeroCDP(rho=1): BOTH, TruncatedCDP(rho=1, omega=math.inf): BOTH}
+OF_SIX = ("posterior", [0.78, 8.39, 8.06, 17.07, 0.99, 2.13])
+
 
 @pytest.mark.parametrize("seed", range(12))
 def test_every_strategy_is_safe_and_tight_and_the_optimal_one_is_the_best(seed):
@@ -52,9 +56,6 @@ def test_every_strategy_is_safe_and_tight_and_the_optimal_one_is_the_best(seed):
         errors[strategy] = getattr(PriorExpectedKL(prior, options["n_records"]), options["objective"])(r, s)
     # The search ends at 10**4 times the r of tempering, where the error hardly falls any more.
     assert errors.get("optimal", 0) <= min(errors.values(), default=0) * (1 + 1e-5) + 1e-9
-
-
-OF_SIX = ("posterior", [0.78, 8.39, 8.06, 17.07, 0.99, 2.13])
 
 
 @pytest.mark.parametrize(("objective", "prior"), [OF_SIX, ("estimate", [[1.0, 20.0, 5.0], [2.0, 1.0, 9.0]])])
@@ -107,10 +108,6 @@ def test_the_bound_of_algorithm_1_at_its_root(order):
             x = 1 + mpmath.mpf(r) * (min_count + 3 * (mpmath.mpf(order) - 1))
             trigamma = mpmath.zeta(2, x) if x < 1e8 else 1 / x + 1 / (2 * x**2) + 1 / (6 * x**3)
             assert 1 - 1e-9 < mpmath.mpf(order) * mpmath.mpf(r) ** 2 * trigamma / epsilon <= 1
-
-
-BOTH = ["gaussian", "geometric"]
-UNBOUNDED = {PureDP(epsilon=1): BOTH[1:], ZeroCDP(rho=1): BOTH, TruncatedCDP(rho=1, omega=math.inf): BOTH}
 
 
 @pytest.mark.parametrize("target", UNBOUNDED, ids=str)

@@ -100,15 +100,13 @@ SEVERAL = {
 }
 TOGETHER, APART = [tuple(SEVERAL)], [("narrow", "wide"), ("one", "two")]
 KINDS = ("dirichlet", "gaussian", "geometric")
+ALIKE = {f"table {k}": TableFacts(np.ones(4), 800) for k in range(3)}
 
 
 def errors_of(mechanisms, tables=SEVERAL):
     """The errors of estimates from these mechanisms, each judged by itself; None if one is not known."""
     found = {n: estimate_error(mechanisms[n], facts.prior, facts.n_records, public=True) for n, facts in tables.items()}
     return None if None in found.values() else {name: error.kl for name, error in found.items()}
-
-
-ALIKE = {f"table {k}": TableFacts(np.ones(4), 800) for k in range(3)}
 
 
 @pytest.mark.parametrize(

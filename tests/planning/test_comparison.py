@@ -10,6 +10,9 @@ from pymc_dirdp.planning.comparison import compare, published_shares
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+RENYI = dirdp.RenyiDP(order=4, epsilon=0.5)
+KNOWN = {"public": ["n_records"]}
+MANY = {"prior": np.ones(4), "n_records": 592, "contribution": 2, "min_count": 4.0, "released_draws": 3, **KNOWN}
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +78,6 @@ def test_where_noise_leaves_no_record_all_categories_are_equally_frequent():
 
 
 # Questions that differ in every option: each is asked of all functions that answer it.
-RENYI = dirdp.RenyiDP(order=4, epsilon=0.5)
-KNOWN = {"public": ["n_records"]}
-MANY = {"prior": np.ones(4), "n_records": 592, "contribution": 2, "min_count": 4.0, "released_draws": 3, **KNOWN}
 QUESTIONS = [
     ({"prior": [1.626, 0.453], "n_records": 200, **KNOWN}, TARGET),
     ({"prior": [1.626, 0.453], "n_records": 200}, TARGET),

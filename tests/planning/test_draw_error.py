@@ -131,8 +131,9 @@ def test_one_category_that_has_all_records_and_extremes():
     assert 0.1 < divergence_tail(np.full(1000, 1e-3), np.full(1000, 3.0), 0.175) < 0.9
 
 
+HAIR = (np.full(4, 2.677), 0.2028, 592)
 SHARES = {
-    "hair": (np.ones(4), np.full(4, 2.677), 0.2028, 592),
+    "hair": (np.ones(4), *HAIR),
     "one record": (np.ones(3), np.full(3, 0.1), 1e-4, 1),
     "sharper than the posterior": (np.ones(3), np.full(3, 9.0), 10.0, 300),
     "rows of different priors": (np.array([[1, 2, 0.5], [3, 1, 1]]), np.array([[1.5, 2.5, 1], [3.5, 2, 2]]), 0.3, 2000),
@@ -169,10 +170,7 @@ def test_extreme_sizes_give_a_share_and_nothing_is_said_without_records_or_of_no
     assert others == [1.0, None, None]
 
 
-@pytest.mark.parametrize(
-    ("alpha", "r", "n"),
-    [(np.full(4, 2.677), 0.2028, 592), (np.array([0.5, 3.0]), 2.0, 20), (np.ones((3, 2)), 0.1, 900)],
-)
+@pytest.mark.parametrize(("alpha", "r", "n"), [HAIR, (np.array([0.5, 3.0]), 2.0, 20), (np.ones((3, 2)), 0.1, 900)])
 def test_a_cell_of_this_share_and_an_empty_one_are_mistaken_in_a_twentieth_of_draws(alpha, r, n):
     """Oracle: draws of both. The largest share over all cells is looked for."""
     found = smallest_share(DirichletMechanism(alpha, r), alpha.shape, n)
@@ -193,24 +191,17 @@ def test_noise_hides_a_share_of_its_own_width():
     assert smallest_share(mechanism, (4,), 1) == 1.0
 
 
-# Expected divergences: closed forms against reference values and sums.
-
-
-def realised_kl(counts, alpha, r):
-    """`E KL(x/N || y)` over `y ~ Dirichlet(r x + alpha)`, averaged over rows by size."""
-    x = np.asarray(counts)
-    return float(by_size(x, expected_kl(frequencies(x), r * x + np.asarray(alpha))))
-
-
-def test_reference_values():
+def test_reference_values_of_expected_divergences():
+    """`E KL(x/N || y)` over `y ~ Dirichlet(r x + alpha)`, averaged over rows by size; and between Dirichlets."""
     reference = json.loads((Path(__file__).parents[1] / "reference" / "curves.json").read_text())
     for case in reference["expected_kl"]:
-        value = realised_kl(case["counts"], case["alpha"], case["r"])
+        x, alpha = np.array(case["counts"]), np.array(case["alpha"])
+        value = by_size(x, expected_kl(frequencies(x), case["r"] * x + alpha))
         assert value == pytest.approx(float(case["value"]), rel=1e-10)
     for case in reference["dirichlet_kl"]:
         value = dirichlet_kl_rows(np.array(case["u"]), np.array(case["v"])).sum()
         assert value == pytest.approx(float(case["value"]), rel=1e-9)
-    assert np.isnan(realised_kl([0, 0], [1, 1], 1.0))
+    assert np.isnan(by_size(0 * x, expected_kl(frequencies(0 * x), alpha)))
     assert PriorExpectedKL([1, 1], 0).posterior(0.1) == 0
     with pytest.raises(ArgumentError, match="n_records"):
         PriorExpectedKL(np.ones(2), -1)

@@ -14,6 +14,8 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
 
 A, B, C = ("a", 2), ("b", 3), ("c", 4)
 TABLES = {"p_a": (A,), "p_b": (A, B), "p_c": (A, B, C)}
+PRIORS = {name: np.ones([length for _, length in axes]) for name, axes in TABLES.items()}
+TARGET = ApproxDP(epsilon=0.8, delta=1e-5)
 
 
 def names_of(tables, measure):
@@ -55,20 +57,22 @@ WRONG = [
 ]
 
 
-def test_marginals_that_cannot_be_measured():
+def test_marginals_that_cannot_be_measured_and_weights_of_no_marginal():
     for measure, message in WRONG:
         with pytest.raises(ArgumentError, match=message):
             marginals_of(TABLES, measure)
-
-
-TARGET = ApproxDP(epsilon=0.8, delta=1e-5)
+    for weights, message in (
+        ({"p_a": 1}, "'p_a', which is not measured"),
+        ({"a": 1e-200, "b": 1e200}, "within a factor"),
+        ({"a": 5e-324}, "within a factor"),
+        ({"a": 0}, "weights"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            weights_of(marginals_of(TABLES, "levels"), weights, 1.0, None)
 
 
 def people(adjacency="replace-one", records=1):
     return Protected(adjacency, dict.fromkeys(TABLES, records), adjacency == "replace-one")
-
-
-PRIORS = {name: np.ones([length for _, length in axes]) for name, axes in TABLES.items()}
 
 
 def curves(marginals, noise, parameters, protected):
@@ -135,17 +139,6 @@ def test_a_class_by_itself_has_a_fifth_of_the_precision_and_what_says_nothing_of
         assert sum(map(math.sqrt, without)) < math.sqrt(min(found[0], of_class)) / 9
     assert np.sqrt(weights_of(marginals_of(TABLES, "variables"), None, 1.0, 100, "a"))[1:].sum() < 0.1
     assert weights_of(marginals_of(TABLES, "variables"), {"b": 2}, 1.0, 100, "a") == [1.0, 2.0, 1.0]
-
-
-def test_weights_of_no_marginal():
-    for weights, message in (
-        ({"p_a": 1}, "'p_a', which is not measured"),
-        ({"a": 1e-200, "b": 1e200}, "within a factor"),
-        ({"a": 5e-324}, "within a factor"),
-        ({"a": 0}, "weights"),
-    ):
-        with pytest.raises(ArgumentError, match=message):
-            weights_of(marginals_of(TABLES, "levels"), weights, 1.0, None)
 
 
 @pytest.mark.parametrize(("many", "expected"), [(3, "geometric"), (6, "gaussian")])
