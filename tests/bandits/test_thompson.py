@@ -231,17 +231,14 @@ def test_a_draw_of_ones_own_model_is_for_the_arms_that_are_left():
     assert likelihoods[0] == likelihoods[1]
 
 
-NO_CHANGE = {
-    "different from one another": lambda bandit: bandit.add_arm("a"),
-    "a text or an integer": lambda bandit: bandit.add_arm(True),
-    "Unknown arm": lambda bandit: bandit.retire_arm("x"),
-    "retired already": lambda bandit: (bandit.retire_arm("a"), bandit.retire_arm("a")),
-    "At least one arm": lambda bandit: [bandit.retire_arm(arm) for arm in ("a", "b", 1)],
-}
-
-
 def test_what_is_no_change_is_refused():
-    for message, change in NO_CHANGE.items():
+    for message, change in (
+        ("different from one another", lambda bandit: bandit.add_arm("a")),
+        ("a text or an integer", lambda bandit: bandit.add_arm(True)),
+        ("Unknown arm", lambda bandit: bandit.retire_arm("x")),
+        ("retired already", lambda bandit: (bandit.retire_arm("a"), bandit.retire_arm("a"))),
+        ("At least one arm", lambda bandit: [bandit.retire_arm(arm) for arm in ("a", "b", 1)]),
+    ):
         bandit = dirdp.ThompsonSampler(["a", "b", 1], GUARANTEE)
         with pytest.raises(dirdp.errors.ArgumentError, match=message):
             change(bandit)

@@ -125,6 +125,7 @@ WRONG = {
     r"prior\['size'\] to broadcast": lambda: bayes(prior={"size": [1.0, 2.0]}),
     "> 0": lambda: bayes(prior=0.0),
     "prior has 'sise'": lambda: bayes(prior={"sise": 2.0}),
+    "different lengths": lambda: bayes(y=CLASS[:-1]),
     "'size'": lambda: bayes(categories=CATEGORIES | {"size": ["small", "huge"]}),
     "target=": lambda: bayes(categories={"legs": [2, 4]}),
     r"categories\['spam'\] to list the classes": lambda: bayes(y="spam"),

@@ -176,8 +176,7 @@ def test_parents_of_one_variable_that_were_measured_together_are_joined():
     # No table becomes too large.
     assert joined("a b abc", "ab", n=1e9, size=100) == "a ab abc"
     assert joined("a b abc", "ab", n=1e9, size=101) == "a b abc"
-    # Where noise hides how they depend on each other they stay apart: the sum over c has twice the variance. With 40
-    # records and 10 in each of four cells, 100 is the most.
+    # Noise hides how they depend on each other. The sum over c has twice the variance; for 10 records a cell it is 100.
     assert joined("a b abc", "abc", n=40, variance=50.0) == "a ab abc"
     assert joined("a b abc", "abc", n=40, variance=50.5) == "a b abc"
     alone = [Family("p_a", ("a",), (2,)), Family("p_b", ("b",), (1,)), Family("p_c", ("a", "b", "c"), (2, 1, 2))]

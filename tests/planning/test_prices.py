@@ -98,9 +98,7 @@ def test_the_frontier_falls_and_auto_is_what_a_plan_takes():
         privacy_utility([LIKE], **TABLE, mechanism="geometric")
     # The typed names are those of the options.
     assert set(TablePlanning.__annotations__) == {field.name for field in fields(TableOptions)}
-
-
-def test_settings_are_columns_of_their_own():
+    # Settings are columns of their own.
     ways = ["dirichlet", *(Dirichlet(strategy=strategy) for strategy in ("temper", "inflate"))]
     found = privacy_utility([LIKE], prior=[1, 1], n_records=50, mechanisms=ways).frame()
     assert list(found.columns) == list(map(str, ways))
