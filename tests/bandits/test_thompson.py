@@ -178,7 +178,10 @@ WRONG = [
     ("contribution=", {"unit": "visitor"}),
     ("weaker one", {"unit": "reward", "contribution": 1}),
     ("printable", {"unit": "a\nb", "contribution": 1}),
-    *(("utilities", {"utilities": bad}) for bad in ({"one": 1.0}, {"one": 1.0, "two": 1.0}, {1: 0.0, 2: 1.0})),
+    *(
+        ("utilities", {"utilities": bad})
+        for bad in ({"a": 1.0}, {"a": 1, "b": 1}, {1: 0, 2: 1}, {"a": math.nan, "b": 1})
+    ),
 ]
 
 
