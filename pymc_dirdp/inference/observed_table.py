@@ -78,7 +78,8 @@ class ObservedTable:
         The names of all tables that share the radius, if there are several.
     measurements : sequence of Measurement
         The noisy marginals of all tables of the release, if it released marginals; often empty.
-        cell_values=[values for table in tables for values in table.cell_values],
+    cell_values : sequence of (str, array)
+        The published arrays with a number for each cell, by what the numbers are; often empty.
     """
 
     name: str
@@ -232,7 +233,7 @@ class MechanismOutput:
             row_likelihoods=self._row_likelihoods,
             damaged=self._damaged,
             least=math.ceil(mechanism.min_count or 0),
-            blocks=[(rows, round(total)) for rows, total in mechanism.published_totals(self.values[0])],
+            blocks=self._blocks(),
             cell_noise=mechanism.cell_noise if is_alone else None,
             joint_rows=joint_rows,
         )
@@ -248,6 +249,17 @@ class MechanismOutput:
         if steps is None and table is not None:
             steps = table.steps(self.mechanism.checked_sampler(self.sampler), self.n_records)
         return {self.name: replicates_of(self.mechanism, counts[self.name], len(self.values), steps, rng)}
+
+    def _blocks(self) -> list[tuple[NDArray[np.intp], int]]:
+        by_output = [
+            [(rows, round(total)) for rows, total in self.mechanism.published_totals(output)] for output in self.values
+        ]
+        if len({tuple(total for _, total in blocks) for blocks in by_output}) > 1:
+            raise ArgumentError(
+                "Expected all outputs to have the same numbers of records in the rows, because the mechanism publishes "
+                "these numbers. Pass outputs for the same counts."
+            )
+        return by_output[0]
 
     def _row_likelihoods(self) -> list[list[RowLikelihood]]:
         return self._rows

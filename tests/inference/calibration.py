@@ -9,15 +9,12 @@ from scipy.stats import norm
 from pymc_dirdp.inference.estimates import draw_shares
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tables import CountTree
-from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
 
 from .posteriors import dirichlet, geometric, simulated, together, urn
 
 DRAWS = 99
 LEVELS = (0.5, 0.8, 0.95)
 STEPS = 500
-# Continuous counts are looked at in so many steps for each record.
-FINE = 8
 
 
 def rank(truth, drawn, rng):
@@ -125,18 +122,6 @@ class Case:
         naive = np.tile(counted, (DRAWS, 1, 1))
         found = (p, draw_shares(counts, alpha, rng)), (x, counts), (p, draw_shares(naive, alpha, rng))
         return [(truth.ravel(), drawn.reshape(DRAWS, -1)) for truth, drawn in found]
-
-    def relaxed(self, rng):
-        """The same of a reader for whom counts are any numbers that add up to the total."""
-        (p,), (x,) = self.data(rng)
-        likelihood = output_of(self.kind, x, self.r, rng)[0](self.r)
-        alpha = np.full(self.d, self.alpha)
-
-        def log_likelihood(k, i):
-            return likelihood(k / FINE, i) + _log_gamma_ratio(k / FINE, alpha[i]) - _log_gamma_ratio(k, alpha[i])
-
-        posterior = RowPosterior(alpha=alpha, total=self.total * FINE, log_likelihood=log_likelihood)
-        return p, draw_shares(posterior.batch.draw(DRAWS, rng)[:, 0] / FINE, alpha, rng)
 
 
 CASES = {

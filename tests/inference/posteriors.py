@@ -1,7 +1,7 @@
 """Product distributions for the tests, with the same written down by brute force."""
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
+from scipy.special import betainc, gammaln, logsumexp
 from scipy.stats import chisquare
 
 from pymc_dirdp.inference.estimates import KnownRows, estimate_of_rows
@@ -69,6 +69,33 @@ def log_multinomial_dirichlet(x, prior):
     return gammaln(n + 1) + gammaln(a) - gammaln(n + a) + each.sum(axis=-1)
 
 
+def share_moments(probabilities, tables, prior):
+    """Means and standard deviations of all shares, from the probabilities of tables of counts."""
+    a = tables + prior
+    size = a.sum(axis=-1, keepdims=True)
+    powers = a / size, a * (a + 1) / (size * (size + 1))
+    means, squares = (probabilities @ power.reshape(len(tables), -1) for power in powers)
+    return means, np.sqrt(squares - means**2)
+
+
+def check_estimate(found, probabilities, tables, prior):
+    """Moments and 80 % intervals are those of tables of counts; with a caveat the ends for shares are of draws."""
+    x, a = (of.reshape(len(tables), -1) for of in (tables, tables + prior))
+    others = ((tables + prior).sum(axis=-1, keepdims=True) - tables - prior).reshape(a.shape)
+    means, (shares, share_sds) = probabilities @ x, share_moments(probabilities, tables, prior)
+    np.testing.assert_allclose(found.count_means, means, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(found.count_sds, np.sqrt(probabilities @ (x - means) ** 2), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(found.share_means, shares, rtol=1e-7)
+    np.testing.assert_allclose(found.share_sds, share_sds, rtol=1e-6)
+    off = 5 * np.sqrt(0.09 / 20_000) + 1e-3 if found.caveat else 1e-7
+    for end, level in enumerate([0.1, 0.9]):
+        below = betainc(a, others, found.share_intervals[0, :, end])
+        np.testing.assert_allclose(probabilities @ below, level, atol=off)
+        count = found.count_intervals[0, :, end]
+        assert np.all(probabilities @ (x < count) - 1e-9 < level)
+        assert np.all(probabilities @ (x <= count) + 1e-9 >= level)
+
+
 def brute_force(posterior):
     """All tables, their log-probabilities given the output, and the log-evidence, without any of the library's sums."""
     d = len(posterior.alpha)
@@ -117,3 +144,16 @@ def tabulated(log_likelihood):
 def log_convolved(first, second):
     """Logarithms of the sums of products, each number by itself."""
     return np.array([np.logaddexp.reduce(first[: n + 1] + second[n::-1]) for n in range(len(first))])
+
+
+def with_means(log_sum, cells):
+    """A sum over tables from logarithms of the weights of 0, 1, 2, ... records in each cell, and the means of cells."""
+    means = np.empty(cells.shape[:-1])
+    with np.errstate(divide="ignore"):
+        log_x = np.log(np.arange(cells.shape[-1]))
+    value = log_sum(cells)
+    for place in np.ndindex(means.shape):
+        marked = cells.copy()
+        marked[place] += log_x
+        means[place] = np.exp(log_sum(marked) - value)
+    return value, means

@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.special import betainc, gammaln, logsumexp, xlogy
+from scipy.special import gammaln, logsumexp, xlogy
 from scipy.stats import dirichlet, dirichlet_multinomial, laplace
 
 from pymc_dirdp.inference.noisy_rows import noisy_rows, private_total
@@ -16,6 +16,7 @@ from pymc_dirdp.inference.tables import posterior_of
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
+from pymc_dirdp.mechanisms.joint import JointTableMechanism, ZeroSumJointTableMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
@@ -23,14 +24,14 @@ from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.exact import urn_counts
 from tests.oracles import tables_of
 
-from .posteriors import log_multinomial_dirichlet, p_value
+from .posteriors import check_estimate, log_multinomial_dirichlet, p_value, share_moments
 
 # The counts of one row, of two rows, and of two rows in each of which everybody has one record.
 COUNTS = {"row": np.array([7, 4, 1]), "rows": np.array([[2, 1], [1, 3]]), "blocks": np.array([[4, 1], [2, 3]])}
 PRIORS = {shape: np.array([1.0, 0.5, 2.0] if shape == "row" else [[1.0, 0.5], [2.0, 1.0]]) for shape in COUNTS}
 ROW_PRIOR = np.array([1.5, 0.7])
-# A private number of records is at most this.
-MOST = {"row": 14, "rows": 9}
+# A private number of records, or of each block, is at most this.
+MOST = {"row": 14, "rows": 9, "blocks": 7}
 
 
 # Logarithms of the probability of one output given a table of counts, by the definition of each mechanism.
@@ -95,7 +96,9 @@ KINDS = {
     "min_count": lambda prior, **o: DirichletMechanism(prior + 0.3, 0.4, min_count=1, **o),
 }
 CASES = [
-    *((kind, shape, private) for kind in KINDS if kind != "zero-sum" for shape in MOST for private in (False, True)),
+    *itertools.product([kind for kind in KINDS if kind != "zero-sum"], ("row", "rows"), (False, True)),
+    # Rows that divide their records are in `test_joint_tables.py`.
+    *itertools.product(["joint"], ("row", "blocks"), (False, True)),
     # Its noise tells the number of records, and of each block.
     *(("zero-sum", shape, False) for shape in COUNTS),
     *((kind, "row", False) for kind in ("fixed", "wide", "printed", "floored", "floored, printed")),
@@ -117,6 +120,9 @@ def made(kind, shape, private):
         if isinstance(mechanism, DirichletMechanism):
             definition = of_draws(lambda x: 0.4 * x + prior + 0.3)
             known |= {"steps": 200} if kind == "urn" else {"sampler": "fast"}
+    elif kind == "joint":
+        mechanism = (JointTableMechanism if private else ZeroSumJointTableMechanism)(prior, 0.5, **options)
+        definition = lambda output, x, steps: mechanism.noise.log_probability((output - x).ravel())  # noqa: E731
     elif kind.startswith("simplex"):
         mechanism = SimplexMechanism(24, SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4))
         definition = of_draws(lambda x: 24 * x / n)
@@ -144,13 +150,22 @@ def values_of(mechanism, known, counts, draws, seed):
 
 
 def every_table(counts, shape, private, least):
-    numbers = range(MOST[shape] + 1) if private else [int(counts.sum())]
+    numbers = range((1 + (shape == "blocks")) * MOST[shape] + 1) if private else [int(counts.sum())]
     tables = np.array([table for n in numbers for table in tables_of(counts.shape, n) if table.min() >= least])
-    return tables[np.all(tables.sum(axis=2) == 5, axis=1)] if shape == "blocks" else tables
+    if shape != "blocks":
+        return tables
+    totals = tables.sum(axis=2)
+    return tables[np.all(totals <= MOST[shape] if private else totals == 5, axis=1)]
 
 
-@pytest.mark.parametrize("draws", [1, pytest.param(2, marks=pytest.mark.thorough)])
-@pytest.mark.parametrize(("kind", "shape", "private"), CASES)
+@pytest.mark.parametrize(
+    ("kind", "shape", "private", "draws"),
+    [
+        *((*case, 1) for case in CASES),
+        # Inference does not combine joint releases.
+        *(pytest.param(*case, 2, marks=pytest.mark.thorough) for case in CASES if case[0] != "joint"),
+    ],
+)
 def test_rows_are_the_sums_over_all_tables(kind, shape, private, draws):
     mechanism, definition, known, counts, prior = made(kind, shape, private)
     rng = np.random.default_rng(draws)
@@ -163,7 +178,7 @@ def test_rows_are_the_sums_over_all_tables(kind, shape, private, draws):
     else:
         seen = np.array([sum(definition(y, x, output.steps) for y in output.values) for x in tables])
     # What is believed of the number of records and of the totals of rows.
-    above = np.full(len(tables), -np.log(MOST[shape] + 1) if private else 0.0)
+    above = np.full(len(tables), -np.log(MOST[shape] + 1) * (1 + (shape == "blocks")) if private else 0.0)
     if shape == "rows":
         above += log_multinomial_dirichlet(tables.sum(axis=2), ROW_PRIOR)
 
@@ -193,33 +208,18 @@ def test_rows_are_the_sums_over_all_tables(kind, shape, private, draws):
     logs = seen + above + (own.sum(axis=1) if rows else own)
     probabilities = np.exp(logs - logsumexp(logs))
     assert posterior.log_evidence == pytest.approx(logsumexp(logs), abs=1e-8)
-    if shape == "blocks":
+    if kind == "zero-sum" and shape == "blocks":
         for k, evidence in enumerate(posterior.log_evidences.tolist()):
             x = np.column_stack([np.arange(6), 5 - np.arange(6)])
             terms = sum(ZeroSumGeometricMechanism(prior[k], 2.0).log_likelihood(y[k], x) for y in output.values)
             assert evidence == pytest.approx(logsumexp(terms + log_multinomial_dirichlet(x, prior[k])), abs=1e-8)
-    found = posterior.estimate([0.8])
-    flat, first = tables.reshape(len(tables), -1), (tables + prior).reshape(len(tables), -1)
-    size = np.broadcast_to((tables + prior).sum(axis=-1, keepdims=True), tables.shape).reshape(flat.shape)
-    means, shares = probabilities @ flat, probabilities @ (first / size)
-    np.testing.assert_allclose(found.count_means, means, rtol=1e-7, atol=1e-9)
-    np.testing.assert_allclose(found.count_sds, np.sqrt(probabilities @ (flat - means) ** 2), rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(found.share_means, shares, rtol=1e-7)
-    squares = probabilities @ (first * (first + 1) / (size * (size + 1)))
-    np.testing.assert_allclose(found.share_sds, np.sqrt(squares - shares**2), rtol=1e-6)
-    # Ends of intervals are those of draws where totals of rows are not known.
-    off = 5 * np.sqrt(0.09 / 20_000) + 1e-3 if found.caveat else 1e-7
-    for end, level in enumerate([0.1, 0.9]):
-        ends = found.share_intervals[0, :, end]
-        below = [probabilities @ betainc(a, b, q) for a, b, q in zip(first.T, (size - first).T, ends, strict=True)]
-        np.testing.assert_allclose(below, level, atol=off)
-        for x, k in zip(flat.T, found.count_intervals[0, :, end], strict=True):
-            assert probabilities @ (x < k) - 1e-9 < level <= probabilities @ (x <= k) + 1e-9
+    check_estimate(posterior.estimate([0.8]), probabilities, tables, prior)
 
     # Draws; of other beliefs they are no draws.
-    drawn = posterior.draw(5_000, rng)
+    drawn, flat = posterior.draw(5_000, rng), tables.reshape(len(tables), -1)
     counts = drawn.counts.reshape(5_000, -1)
     assert p_value(flat, logs - logsumexp(logs), counts) > 1e-6
     wrong = logs + 0.3 * flat[:, 0]
     assert p_value(flat, wrong - logsumexp(wrong), counts) < 1e-3
+    shares, _ = share_moments(probabilities, tables, prior)
     assert np.abs(drawn.shares.reshape(5_000, -1).mean(axis=0) - shares).max() < 0.03

@@ -10,9 +10,7 @@ from scipy.stats import multinomial
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.joint_rows import JointRows
-from pymc_dirdp.inference.joint_tables import JointPosterior, JointTables, RadialPosterior, given_all_others
-from pymc_dirdp.inference.observed_table import Beliefs
-from pymc_dirdp.inference.tables import posterior_of
+from pymc_dirdp.inference.joint_tables import JointTables, RadialPosterior, given_all_others
 from pymc_dirdp.mechanisms.joint import JointNoise, JointTableMechanism, ZeroSumJointTableMechanism
 from pymc_dirdp.mechanisms.outputs import BlockLikelihood
 from pymc_dirdp.numerics.balls import Ball
@@ -20,7 +18,7 @@ from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits
 from tests.oracles import tables_of as every_table
 
-from .posteriors import log_multinomial_dirichlet, p_value
+from .posteriors import log_multinomial_dirichlet, p_value, share_moments
 
 # A private number of records is at most this, and as likely as any other.
 MOST = 7
@@ -40,6 +38,8 @@ CASES = {
     ),
     "far off": (JointNoise([3, 2], 0.4, zero_sum=True), (4, 2), ([1, 1, 1], [1, 1]), [-6, 12, -2, 2, 0]),
     "strong priors": (JointNoise([3, 2], 5.0, zero_sum=True), (5, 3), ([30, 1e4, 1e-3], [1e5, 1]), [-9, 16, -2, 1, 2]),
+    # More pairs of sums than norms: the matrix of the sums takes their place.
+    "many cells": (JointNoise([6], 0.2, zero_sum=True), (4,), ([1, 0.5, 2, 1, 1, 3],), [2, -1, 1, 0, 0, 2]),
     "private": (JointNoise([2, 3], 0.5), (None, None), ([1, 0.2], [3, 1, 1]), [4, -1, 1, 3, -2]),
     "private and replaced": (JointNoise([1, 3], 1.5, (1, 2)), (None, None), ([1], [30, 1e4, 1e-3]), [4, -9, 16, -2]),
 }
@@ -106,81 +106,33 @@ def test_large_tables_and_large_priors():
     assert all(np.all(counts.sum(axis=1) == 10**6) for counts in found.counts(50, rng))
 
 
-EACH = Contribution(1, ("each",))
 ANSWERS = np.array([[2.0, 5.0, -1.0], [1.0, 0.0, 5.0]])
 PRIOR = np.array([[1.0, 0.3, 2.0], [1.0, 1.0, 1.0]])
 
 
-def output_of(values=ANSWERS, prior=PRIOR, n=12, make=ZeroSumJointTableMechanism, **options):
+def output_of(values=ANSWERS, prior=PRIOR, n=12, make=ZeroSumJointTableMechanism, parts=("each",), **options):
     """Of a survey; without a number of records its totals are private."""
     known = {"n_records": n} if n else {}
     if not n:
         make, options = JointTableMechanism, {"adjacency": "add-remove"}
-    mechanism = make(np.ones((2, 3)), 0.5, contribution=EACH, **options)
+    mechanism = make(np.ones((2, 3)), 0.5, contribution=Contribution(1, parts), **options)
     return dirdp.mechanisms.MechanismOutput(mechanism, values, prior=prior, **known)
 
 
 OUTPUT, PRIVATE = output_of(), output_of(n=None)
 
 
-def moments_of_shares(posterior, counts):
-    """Means and standard deviations given the probabilities of all tables."""
-    shapes = counts + PRIOR
-    sizes = shapes.sum(axis=2, keepdims=True)
-    means = posterior @ (shapes / sizes).reshape(-1, 6)
-    squares = posterior @ (shapes * (shapes + 1) / (sizes * (sizes + 1))).reshape(-1, 6)
-    return means, np.sqrt(squares - means**2)
-
-
-@pytest.mark.parametrize("private", [False, True])
-def test_public_verbs_read_the_output_of_a_survey(private):
-    """Sums over all data sets, with private totals of rows as likely as one another; quantiles are then of draws."""
-    output, n_prior, totals = (PRIVATE, MOST, (None, None)) if private else (OUTPUT, None, (6, 6))
-    both, logs, evidence = by_enumeration(output.mechanism.noise, totals, PRIOR, ANSWERS.ravel())
-    posterior, counts = np.exp(logs), both.reshape(-1, 2, 3)
-    found = dirdp.estimate(output, n_prior=n_prior, progressbar=False).tables["p"]
-    assert found.log_evidence == pytest.approx(evidence, abs=1e-9)
-    np.testing.assert_allclose(found.count_means, posterior @ both, rtol=1e-9)
-    means, sds = moments_of_shares(posterior, counts)
-    np.testing.assert_allclose(found.share_means, means, rtol=1e-9)
-    np.testing.assert_allclose(found.share_sds, sds, rtol=1e-8)
-    assert found.caveat == ("ends of intervals of shares from 20000 exact draws" if private else "")
-    drawn = dirdp.analyse(output, n_prior=n_prior, draws=4000, chains=1, random_seed=2, progressbar=False)
-    counts, shares = (drawn[group]["p"].values.reshape(-1, 6) for group in ("latent_counts", "posterior"))
-    np.testing.assert_allclose(counts.mean(axis=0), posterior @ both, atol=0.1)
-    np.testing.assert_allclose(shares.mean(axis=0), means, atol=0.02)
-    ends = np.quantile(shares, [0.025, 0.975], axis=0).T
-    np.testing.assert_allclose(found.share_intervals[-1], ends, atol=0.05)
-    assert private or np.all(counts.reshape(-1, 2, 3).sum(axis=2) == [6, 6])
-
-
 def test_rows_that_share_their_records_are_averages_over_draws():
     """Of two rows whose records are divided among them; the counts are exact."""
-    mechanism = ZeroSumJointTableMechanism(np.ones((2, 3)), 0.5)
-    output = dirdp.mechanisms.MechanismOutput(mechanism, ANSWERS, prior=PRIOR, n_records=12)
-    both, logs, evidence = by_enumeration(mechanism.noise, (12,), [PRIOR.ravel()], ANSWERS.ravel())
+    output = output_of(parts=())
+    both, logs, evidence = by_enumeration(output.mechanism.noise, (12,), [PRIOR.ravel()], ANSWERS.ravel())
     found = dirdp.estimate(output, progressbar=False).tables["p"]
     assert found.log_evidence == pytest.approx(evidence, abs=1e-9)
     np.testing.assert_allclose(found.count_means, np.exp(logs) @ both, rtol=1e-9)
-    means, sds = moments_of_shares(np.exp(logs), both.reshape(-1, 2, 3))
+    means, sds = share_moments(np.exp(logs), both.reshape(-1, 2, 3), PRIOR)
     np.testing.assert_allclose(found.share_means, means, atol=5 * sds.max() / np.sqrt(20_000))
     np.testing.assert_allclose(found.share_sds, sds, rtol=0.05)
     assert found.caveat == "averages over exact draws"
-
-
-def test_the_likelihood_of_known_shares():
-    """One of them is 0."""
-    shares = np.array([[0.2, 0.5, 0.3], [0.6, 0.4, 0.0]])
-    both, logs, evidence = by_enumeration(OUTPUT.mechanism.noise, (6, 6), shares, ANSWERS.ravel(), are_shares=True)
-    with np.errstate(divide="ignore"):
-        log_shares = np.log(shares)
-    posterior, wanted = posterior_of(OUTPUT.observed_table, Beliefs()), np.exp(logs) @ both
-    assert isinstance(posterior, JointPosterior)
-    value, gradient = posterior.likelihood(log_shares)
-    assert value == pytest.approx(evidence, abs=1e-9)
-    np.testing.assert_allclose(gradient.ravel(), wanted, rtol=1e-8, atol=1e-12)
-    drawn = posterior.with_shares(log_shares).counts(4000, np.random.default_rng(1))
-    np.testing.assert_allclose(drawn.reshape(-1, 6).mean(axis=0), wanted, atol=0.1)
 
 
 def estimated(output, **beliefs):

@@ -1,35 +1,18 @@
 """The likelihood of shares: against all tables one after the other, in many digits, and by its slopes."""
 
 import math
-from dataclasses import replace
 from functools import partial, reduce
 
 import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
 
-from pymc_dirdp.inference.numbers import ImpossibleError
 from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput, number_of, pooled
-from pymc_dirdp.inference.rows import BatchedRows, RowPosterior
+from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tables import CountTree, posterior_of
 from pymc_dirdp.mechanisms import GeometricMechanism
 
-from .posteriors import geometric, log_convolved, tabulated
-
-
-def likelihood(tree, log_shares):
-    """The logarithm of the likelihood, and the expected counts; None where the output is impossible."""
-    try:
-        given = tree.with_shares(log_shares)
-        value, means = given.log_evidence, given.count_means
-    except ImpossibleError:
-        return None
-    if given.is_known_row:
-        # The same without a tree.
-        alone = BatchedRows([given.row])
-        assert alone.log_evidences.sum() == pytest.approx(value, rel=1e-12, abs=1e-12)
-        np.testing.assert_allclose(alone.moments[0], means, rtol=1e-11, atol=1e-20)
-    return value, means
+from .posteriors import geometric, log_convolved, with_means
 
 
 def test_shares_and_outputs_that_are_too_improbable_for_doubles():
@@ -41,11 +24,11 @@ def test_shares_and_outputs_that_are_too_improbable_for_doubles():
 
     rows = [RowPosterior(alpha=[1, 1], total=50, log_likelihood=steep(own)) for own in z]
     log_shares = np.array([[-900.0, 0.0], [-1.0, np.log(-np.expm1(-1.0))]])
-    value, means = likelihood(CountTree(rows, [np.zeros_like] * 2, 50, None, np.ones(2)), log_shares)
-    np.testing.assert_allclose(means, z, atol=1e-12)
+    given = CountTree(rows, [np.zeros_like] * 2, 50, None, np.ones(2)).with_shares(log_shares)
+    np.testing.assert_allclose(given.count_means, z, atol=1e-12)
     # 20 records in one row of 50 are as likely as any other number.
     expected = -math.log(51) + 20 * -900.0 + math.log(math.comb(30, 10)) - 10 + 20 * log_shares[1, 1]
-    assert value == pytest.approx(expected, rel=1e-12)
+    assert given.log_evidence == pytest.approx(expected, rel=1e-12)
 
 
 def over_all_totals(log_prior, row_prior, cells):
@@ -88,34 +71,9 @@ def test_numbers_of_records_are_summed_wherever_shares_lead(rows, n_prior, relea
     noise = mechanism.cell_noise.log_noise(noisy[..., None] - x).sum(axis=0)
     cells = (np.log(shares)[..., None] * x - gammaln(x + 1) + noise).reshape(rows, 2, -1)
     log_prior = number_of(seen, n_prior)[1] or (lambda n: np.where(n == 210, 0.0, -np.inf))
-    summed = partial(over_all_totals, log_prior, row_prior)
-    assert value == pytest.approx(summed(cells), abs=1e-9)
-    for place in np.ndindex(rows, 2):
-        of_mean = cells.copy()
-        with np.errstate(divide="ignore"):
-            of_mean[place] += np.log(x)
-        assert means.reshape(rows, 2)[place] == pytest.approx(np.exp(summed(of_mean) - value), rel=1e-8)
-
-
-def pair(total, rows):
-    """Two cells with tabulated likelihoods."""
-    row = RowPosterior(alpha=[1, 1], total=total, log_likelihood=tabulated(rows))
-    return CountTree([row], [np.zeros_like], total, None, None)
-
-
-def test_what_is_impossible_has_no_likelihood():
-    none = [[-np.inf] * 5, [0.0] * 5]
-    some = [[-np.inf, 0.0, 0.0, 0.0, 0.0], [0.0] * 5]
-    with np.errstate(divide="ignore"):
-        zero = np.log([[0.0, 1.0]])
-    for said, logs in ((none, np.log([[0.5, 0.5]])), (some, zero)):
-        assert likelihood(pair(4, said), logs) is None
-        with pytest.raises(ImpossibleError):
-            _ = BatchedRows([replace(pair(4, said).row, log_shares=logs[0])]).log_evidences
-    value, means = likelihood(pair(4, some), zero[:, ::-1])
-    assert value == pytest.approx(0.0, abs=1e-14)
-    np.testing.assert_allclose(means, [[4.0, 0.0]])
-    assert likelihood(pair(0, [[0.0], [0.0]]), np.log([[0.5, 0.5]]))[1].tolist() == [[0.0, 0.0]]
+    expected, wanted = with_means(partial(over_all_totals, log_prior, row_prior), cells)
+    assert value == pytest.approx(expected, abs=1e-9)
+    np.testing.assert_allclose(means.reshape(rows, 2), wanted, rtol=1e-8)
 
 
 @pytest.mark.parametrize("z", [[270.0, 100.0, 830.0], [-100.0, 33.0, 17.0]], ids=["far from 0", "near 0"])

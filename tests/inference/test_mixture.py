@@ -104,11 +104,12 @@ def test_a_step_goes_up_the_density_of_the_model(monkeypatch):
 def test_a_fit_is_nearer_than_the_noisy_counts_and_independent_behind_noise_that_hides_everything():
     rng, lengths = np.random.default_rng(7), (4, 5, 3, 4, 6)
     codes = made_up(3000, lengths, rng)
-    exact, noisy, hidden = (pairs_of(codes, lengths, sd, rng, 3000) for sd in (1e-6, 25.0, 45_000.0))
+    exact, noisy, hidden = (pairs_of(codes, lengths, sd, rng, 3000) for sd in (1e-6, 60.0, 45_000.0))
     mixture, far = fit_mixture(noisy), fit_mixture(hidden)
     fit = 3000 * mixture.shares.T @ mixture.shares / len(mixture.shares)
     off = [np.abs(found - exact.pair_counts)[exact.is_measured].mean() for found in (fit, noisy.pair_counts)]
-    assert off[0] < 0.75 * off[1]
+    # With slopes twenty times as wide, or a tenth, a priori: .57 and .83.
+    assert off[0] < 0.53 * off[1]
     assert (noisy.hides_dependence, hidden.hides_dependence) == (False, True)
     for i, j in itertools.combinations(range(5), 2):
         assert np.abs(far.table([i, j]) - np.outer(far.table([i]), far.table([j]))).sum() / 2 < 0.05

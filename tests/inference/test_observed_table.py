@@ -11,10 +11,12 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.observed_table import MechanismOutput
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.papers.hellinger import HellingerMechanism
 from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.privacy.people import Contribution
+from tests.oracles import tables_of
 
 from .posteriors import log_multinomial_dirichlet
 from .test_contract import cut_noise
@@ -43,7 +45,7 @@ def test_analyse_and_estimate_take_an_output_or_several():
     # Another mechanism used the same records.
     second = MechanismOutput(GeometricMechanism(PRIOR, 1.5), [8, 3, 0], prior=PRIOR, n_records=N, name="hair")
     both = dirdp.estimate([first, second]).tables["hair"]
-    tables = np.array([x for x in itertools.product(range(N + 1), repeat=3) if sum(x) == N])
+    tables = np.array(list(tables_of((3,), N)))
     logs = [cut_noise(mechanism)([6, 5, 1], x, None) + dlaplace.logpmf([8, 3, 0] - x, 1 / 1.5).sum() for x in tables]
     logs += log_multinomial_dirichlet(tables, PRIOR)
     assert both.log_evidence == pytest.approx(logsumexp(logs), abs=1e-10)
@@ -73,6 +75,8 @@ def test_lists_of_outputs_are_checked():
             dirdp.estimate(first, prob)
 
 
+PAIRS = np.array([[1.0, 0.5], [2.0, 1.0]])
+EACH = ZeroSumGeometricMechanism(PAIRS, 2.0, contribution=Contribution(1, ("each",)))
 NOISE, DRAW = GeometricMechanism(PRIOR, 1.0), DirichletMechanism(ALPHA, R)
 FAST = PUBLIC | {"sampler": "fast"}
 
@@ -104,6 +108,7 @@ FAST = PUBLIC | {"sampler": "fast"}
         (truncated(2.0), [6, 13, 0], {}, "0 to 12"),
         (truncated(2.0), [0.5, 0.3, 0.2], {}, "not draws"),
         (truncated(2.0, total="printed"), [6, 7, 1], {}, "last cell"),
+        (EACH, [[[3, 2], [1, 4]], [[4, 2], [1, 3]]], {"prior": PAIRS, "n_records": 10}, "for the same counts"),
         (HellingerMechanism(PRIOR[:2], N, 1.0), [6, 5], {"prior": PRIOR[:2]}, "adds up to"),
         (HellingerMechanism(PRIOR, N, 0.8), [6, 5, 1], {}, r"not a product over cells.*Truncated.*log_likelihood"),
     ],
@@ -111,6 +116,20 @@ FAST = PUBLIC | {"sampler": "fast"}
 def test_what_cannot_be_read_is_refused(mechanism, values, options, words):
     with pytest.raises(ArgumentError, match=words):
         MechanismOutput(mechanism, values, **({"prior": PRIOR} | options))
+
+
+def test_what_any_output_says_of_totals_and_least_counts_holds_for_all():
+    drawn = DirichletMechanism(PAIRS, 0.8, min_count=1)
+    y = drawn.sample([[4, 1], [2, 3]], random_seed=1, sampler="fast")
+    outputs = [
+        MechanismOutput(EACH, [[5, 0], [0, 5]], prior=PAIRS, n_records=10),
+        MechanismOutput(ZeroSumGeometricMechanism(PAIRS, 2.0), [[7, 0], [1, 2]], prior=PAIRS, n_records=10),
+        MechanismOutput(drawn, y, prior=PAIRS, n_records=10, sampler="fast"),
+    ]
+    for order in itertools.permutations(outputs):
+        found = dirdp.estimate(list(order), [0.999], progressbar=False).tables["p"]
+        np.testing.assert_allclose(found.count_means.reshape(2, 2).sum(axis=1), 5)
+        assert found.count_intervals.min() == 1
 
 
 def test_the_noise_of_a_cell_is_that_of_a_single_output():

@@ -8,6 +8,7 @@ from scipy.special import logsumexp
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.noise import Noise
+from tests.oracles import tables_of
 
 from .posteriors import log_multinomial_dirichlet
 
@@ -58,9 +59,7 @@ def test_outputs_that_nearly_contradict_what_is_known_have_their_distribution(ca
     output = noisy(z, n, scale, prior)
     found = dirdp.estimate(output, prob=[1e-300, 0.5, 1 - 1e-16], progressbar=False).tables["p"]
     a = output.prior.reshape(-1, output.prior.shape[-1])
-    cells = np.meshgrid(*[np.arange(n + 1.0)] * (a.size - 1), indexing="ij")
-    last = n - sum(cells)
-    x = np.stack([*cells, last], axis=-1)[last >= 0].reshape(-1, *a.shape)
+    x = np.array(list(tables_of(a.shape, n)), dtype=float)
     rows = x.sum(axis=2)
     logs = output.mechanism.log_likelihood(np.asarray(z, dtype=float), x.reshape(-1, *np.shape(z)))
     logs += log_multinomial_dirichlet(x, a).sum(axis=1)

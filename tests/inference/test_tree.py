@@ -1,5 +1,6 @@
 """Trees of sums, against brute force over all totals and tables, and against sums for each total by itself."""
 
+from functools import reduce
 from time import process_time
 
 import numpy as np
@@ -11,7 +12,7 @@ from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tables import CountTree
 from pymc_dirdp.inference.tree import Cells, Group
 
-from .posteriors import dirichlet, geometric, log_convolved, of_private_total
+from .posteriors import dirichlet, geometric, log_convolved, of_private_total, with_means
 
 
 def test_one_tilt_serves_no_total_that_one_far_wider_cell_was_cut_off_for():
@@ -87,19 +88,14 @@ def test_counts_of_which_nearly_all_are_0_may_have_any_private_total(d, total, s
     tree = CountTree([posterior], [np.zeros_like], total, lambda n: np.zeros(np.shape(n)), None)
     evidence, number = tree.root.distribution
     x = np.arange(total + 1.0)
-    logs = [posterior.log_weight(x, np.full(x.shape, cell)) for cell in range(d)]
+    logs = np.array([posterior.log_weight(x, np.full(x.shape, cell)) for cell in range(d)])
     normaliser = posterior.log_normaliser(x)
-    others = logs[1]
-    for one in logs[2:]:
-        others = log_convolved(others, one)
-    masses = log_convolved(logs[0], others) + normaliser
-    expected = logsumexp(masses)
+    expected, means = with_means(lambda cells: logsumexp(reduce(log_convolved, cells) + normaliser), logs)
     assert evidence == pytest.approx(expected, abs=1e-8)
     found = np.zeros(total + 1)
     found[number.low : number.low + number.values.shape[1]] = number.values[0]
-    np.testing.assert_allclose(found, np.exp(masses - expected), atol=1e-9)
-    first = np.array([logsumexp(others[: total + 1 - k] + normaliser[k:]) for k in range(total + 1)])
-    assert np.ravel(tree.count_means)[0] == pytest.approx(np.exp(logs[0] + first - expected) @ x, rel=1e-7)
+    np.testing.assert_allclose(found, np.exp(reduce(log_convolved, logs) + normaliser - expected), atol=1e-9)
+    np.testing.assert_allclose(tree.count_means.ravel(), means, rtol=1e-7)
 
 
 def test_a_range_of_totals_that_contradicts_the_output_is_drawn_from():
