@@ -15,7 +15,7 @@ import numpy as np
 from pymc_dirdp.inference.estimates import draw_shares
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.numerics.quadrature import _log_gamma_ratio
-from tests.inference.calibration import CASES, DRAWS, Case, coverage, output_of, p_value, rank, ranks_of
+from tests.inference.test_calibration import CASES, DRAWS, Case, coverage, output_of, p_value, rank, ranks_of
 
 SEED = 20261122
 # Continuous counts are looked at in so many steps for each record.

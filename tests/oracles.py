@@ -170,7 +170,7 @@ def drawn_p_value(drawn, tables, probabilities):
     group = (np.cumsum(expected) // 10).astype(int)
     seen, expected = (np.bincount(group, weights=values) for values in (seen, expected))
     likely = expected > 0
-    return chi2.sf(np.sum((seen - expected)[likely] ** 2 / expected[likely]), likely.sum() - 1)
+    return chi2.sf(np.sum((seen - expected)[likely] ** 2 / expected[likely]), max(likely.sum() - 1, 1))
 
 
 # Samplers, by all the answers of their source of random bits.

@@ -18,7 +18,6 @@ NOTHING = 42.0
 
 
 def output_of(kind, counts, scale, prior, rng, *, private=False):
-    """What a mechanism of this kind released of counts."""
     ones, options = np.ones(counts.shape), {"adjacency": "add-remove"} if private else {}
     known, n = {} if private else {"n_records": int(counts.sum())}, int(counts.sum())
     match kind:
@@ -89,7 +88,6 @@ def share_distributions(output, most):
 
 
 def below(mixture, share):
-    """The probability of at most this share."""
     first, second, masses = mixture
     if not 0 < share < 1:
         return float(share >= 1)

@@ -2,9 +2,7 @@
 
 import numpy as np
 from scipy.special import betainc, gammaln, logsumexp
-from scipy.stats import chisquare
 
-from pymc_dirdp.inference.estimates import KnownRows, estimate_of_rows
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tables import CountTree
 from tests.oracles import tables_of
@@ -48,14 +46,6 @@ LIKELIHOODS = {
     "sharp": gaussian(np.array([4.0, 5.0, 3.0]), 0.05),
     "far away": geometric(np.array([-900.0, 1400.0, 50.0]), 2.0),
 }
-
-
-def estimate(posterior, prob=(0.5, 0.8, 0.95)):
-    """That of a row with a public total."""
-    [(_, counts)] = posterior.batch.marginals
-    known = posterior.batch
-    row = KnownRows(known.alpha, known.totals, counts, known.units)
-    return estimate_of_rows([row], prob, posterior.log_evidence)
 
 
 def row(name, total=12, least=0, alpha=ALPHA, **options):
@@ -105,25 +95,12 @@ def brute_force(posterior):
     return tables, logs - logsumexp(logs), float(logsumexp(logs))
 
 
-def p_value(tables, logs, counts):
-    """Of a chi-square test of drawn tables; tables that are expected fewer than 10 times are merged."""
-    place = {table: i for i, table in enumerate(map(tuple, tables.tolist()))}
-    seen = np.bincount([place[x] for x in map(tuple, counts.tolist())], minlength=len(tables))
-    expected = len(counts) * np.exp(logs)
-    rare = expected < 10
-    assert expected[rare].sum() > 1e-3 or seen[rare].sum() == 0
-    seen, expected = (np.append(of[~rare], of[rare].sum() + 1e-9) for of in (seen, expected))
-    return chisquare(seen, expected * seen.sum() / expected.sum()).pvalue if len(seen) > 2 else 1.0
-
-
 def simulated(d, total, alpha, rng):
-    """Shares and counts from the prior."""
     p = rng.dirichlet(np.full(d, alpha))
     return p, rng.multinomial(total, p)
 
 
 def released(d, total, r, alpha, seed):
-    """A row given a Dirichlet draw of it."""
     rng = np.random.default_rng(seed)
     _, x = simulated(d, total, alpha, rng)
     y = np.maximum(rng.dirichlet(r * x + 1), 1e-300)
@@ -131,7 +108,6 @@ def released(d, total, r, alpha, seed):
 
 
 def of_private_total(posterior, log_prior=np.zeros_like):
-    """The root of the tree of one row whose total is private."""
     return CountTree([posterior], [np.zeros_like], posterior.total, log_prior, None).root
 
 

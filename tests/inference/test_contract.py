@@ -22,9 +22,9 @@ from pymc_dirdp.papers.simplex_mechanism import SimplexDomain, SimplexMechanism
 from pymc_dirdp.papers.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.exact import urn_counts
-from tests.oracles import tables_of
+from tests.oracles import drawn_p_value, tables_of
 
-from .posteriors import check_estimate, log_multinomial_dirichlet, p_value, share_moments
+from .posteriors import check_estimate, log_multinomial_dirichlet, share_moments
 
 # The counts of one row, of two rows, and of two rows in each of which everybody has one record.
 COUNTS = {"row": np.array([7, 4, 1]), "rows": np.array([[2, 1], [1, 3]]), "blocks": np.array([[4, 1], [2, 3]])}
@@ -139,7 +139,6 @@ def made(kind, shape, private):
 
 
 def values_of(mechanism, known, counts, draws, seed):
-    """By the mechanism's own methods."""
     given = {name: known[name] for name in ("sampler", "steps") if name in known}
     if isinstance(mechanism, SimplexMechanism):
         shares = counts / counts.sum()
@@ -216,10 +215,9 @@ def test_rows_are_the_sums_over_all_tables(kind, shape, private, draws):
     check_estimate(posterior.estimate([0.8]), probabilities, tables, prior)
 
     # Draws; of other beliefs they are no draws.
-    drawn, flat = posterior.draw(5_000, rng), tables.reshape(len(tables), -1)
-    counts = drawn.counts.reshape(5_000, -1)
-    assert p_value(flat, logs - logsumexp(logs), counts) > 1e-6
-    wrong = logs + 0.3 * flat[:, 0]
-    assert p_value(flat, wrong - logsumexp(wrong), counts) < 1e-3
+    drawn = posterior.draw(5_000, rng)
+    assert drawn_p_value(drawn.counts, tables, probabilities) > 1e-6
+    wrong = probabilities * np.exp(0.3 * tables.reshape(len(tables), -1)[:, 0])
+    assert drawn_p_value(drawn.counts, tables, wrong / wrong.sum()) < 1e-3
     shares, _ = share_moments(probabilities, tables, prior)
     assert np.abs(drawn.shares.reshape(5_000, -1).mean(axis=0) - shares).max() < 0.03

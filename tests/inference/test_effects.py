@@ -11,7 +11,6 @@ from pymc_dirdp.inference.effects import Effects, Shrinkage, probabilities_of
 
 @pytest.mark.parametrize("shape", [(4,), (3, 1, 2), (2, 2, 3, 2, 2)])
 def test_coordinates_are_inverse_to_logits_and_the_transposed_map_is_transposed(shape):
-    """Also for many tables at once."""
     effects, rng = Effects(shape), np.random.default_rng(0)
     coordinates, slopes = rng.normal(size=(2, 3, *shape))
     np.testing.assert_allclose(effects.logits(effects.coordinates(slopes)), slopes, atol=1e-12)

@@ -53,7 +53,6 @@ def weights_of(log_weight, noisy, most):
 
 @pytest.mark.parametrize(("cells", "scale", "n"), [([2, 2], 1.0, 10**4), ([4, 3], 0.3, 30), ([2] * 9, 0.5, 500)])
 def test_it_is_the_sum_by_gains_and_losses(cells, scale, n):
-    """Probabilities that are near to the noisy counts, and far from them."""
     noise, rng = JointNoise(cells, scale, zero_sum=True), np.random.default_rng(len(cells) + n)
     for spread in (0.1, 1.0, 30.0):
         seen = seen_by(noise, [rng.multinomial(n, rng.dirichlet(np.full(d, 3.0))) for d in cells], 1)

@@ -16,9 +16,10 @@ from pymc_dirdp.mechanisms.outputs import BlockLikelihood
 from pymc_dirdp.numerics.balls import Ball
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.sampling.bits import Bits
+from tests.oracles import drawn_p_value
 from tests.oracles import tables_of as every_table
 
-from .posteriors import log_multinomial_dirichlet, p_value, share_moments
+from .posteriors import log_multinomial_dirichlet, share_moments
 
 # A private number of records is at most this, and as likely as any other.
 MOST = 7
@@ -69,7 +70,6 @@ def by_enumeration(noise, totals, priors, output, are_shares=False):
 @pytest.mark.parametrize("are_known", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_sums_and_draws_are_those_over_all_data_sets(name, are_known):
-    """Also where shares are known, and the priors are those of nothing."""
     noise, totals, priors, output = CASES[name]
     shares = [np.arange(1.0, d + 1) / sum(range(d + 1)) for d in noise.cells]
     log_shares = [np.log(p) for p in shares] if are_known else None
@@ -91,11 +91,10 @@ def test_sums_and_draws_are_those_over_all_data_sets(name, are_known):
         wanted = [posterior[column == count].sum() for count in cell.numbers]
         np.testing.assert_allclose(cell.values, wanted, rtol=1e-8, atol=1e-14)
     drawn = np.concatenate(found.counts(10_000, np.random.default_rng(6)), axis=1)
-    assert p_value(both, logs, drawn) > 1e-6
+    assert drawn_p_value(drawn, both, posterior) > 1e-6
 
 
 def test_large_tables_and_large_priors():
-    """Priors of any size leave no sum empty, and the means keep their total."""
     noise, rng = JointNoise([12, 2, 5], 2.0, zero_sum=True), np.random.default_rng(1)
     x = np.concatenate([rng.multinomial(10**6, rng.dirichlet(np.ones(d))) for d in noise.cells])
     output = x + noise.exact(x.shape, Bits(3)).astype(float)
@@ -123,7 +122,6 @@ OUTPUT, PRIVATE = output_of(), output_of(n=None)
 
 
 def test_rows_that_share_their_records_are_averages_over_draws():
-    """Of two rows whose records are divided among them; the counts are exact."""
     output = output_of(parts=())
     both, logs, evidence = by_enumeration(output.mechanism.noise, (12,), [PRIOR.ravel()], ANSWERS.ravel())
     found = dirdp.estimate(output, progressbar=False).tables["p"]

@@ -1,5 +1,7 @@
 """The posterior given noisy marginals: beside sums over grids and weighted draws from the prior, and its coverage."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
@@ -9,24 +11,15 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.inference.marginal_posterior import MarginalPosterior
 from pymc_dirdp.inference.measurements import Measurement
-from pymc_dirdp.inference.observed_table import Beliefs, ObservedTable
+from pymc_dirdp.inference.observed_table import Beliefs, MechanismOutput
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 
 
 def posterior(shape, measurements, n_records, **beliefs):
-    labels = tuple((axis, None) for axis, _ in zip("abc", shape, strict=False))
-    table = ObservedTable(
-        name="p",
-        prior=np.ones(shape),
-        n_records=n_records,
-        cell_labels=labels,
-        share_labels=labels,
-        mechanism_names=(),
-        observed=(),
-        row_likelihoods=list,
-        damaged=ArgumentError,
-        measurements=measurements,
-    )
-    return MarginalPosterior(table, Beliefs(**beliefs))
+    labels, prior = tuple((axis, None) for axis in "abc"[: len(shape)]), np.ones(shape)
+    table = MechanismOutput(GeometricMechanism(prior, 1.0), prior, prior=prior, n_records=0).observed_table
+    known = {"n_records": n_records, "measurements": measurements}
+    return MarginalPosterior(replace(table, cell_labels=labels, share_labels=labels, **known), Beliefs(**beliefs))
 
 
 def test_one_share_has_the_distribution_that_sums_over_a_grid_give():
@@ -83,7 +76,6 @@ def test_overlapping_marginals_have_one_sample_between_them():
 
 @pytest.mark.parametrize("n_records", [1000, None])
 def test_counts_are_the_noisy_ones_and_their_sum_is_what_the_totals_say(n_records):
-    """The prior of three cells says nothing here."""
     noisy = np.array([300.0, 420.0, 280.0])
     drawn = posterior((3,), [Measurement(("a",), noisy, 25.0)], n_records).draw(4000, np.random.default_rng(1))
     totals = drawn.counts.sum(axis=1)

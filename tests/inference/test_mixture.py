@@ -11,7 +11,6 @@ from pymc_dirdp.inference.mixture import COMMON_SD, SLOPE_SD, Mixture, NoisyPair
 
 
 def pairs_of(codes, lengths, sd, rng, known=None):
-    """Noisy pairs of records."""
     hot = np.concatenate([np.eye(length)[codes[:, i]] for i, length in enumerate(lengths)], axis=1)
     counts = hot.T @ hot
     noise = np.triu(rng.normal(0, sd, counts.shape), 1)
@@ -23,7 +22,6 @@ def pairs_of(codes, lengths, sd, rng, known=None):
 
 
 def made_up(n, lengths, rng):
-    """Records of three classes."""
     group, shares = rng.integers(3, size=n), [rng.dirichlet(np.ones(length), size=3) for length in lengths]
     columns = [[rng.choice(len(of[g]), p=of[g]) for g in group] for of in shares]
     return np.array(columns, dtype=np.int64).T
@@ -68,7 +66,6 @@ def test_a_public_number_of_records_is_taken_as_it_is():
 
 
 def log_density(noisy, places, slopes, common):
-    """That of the model, by its definition."""
     logits = np.exp(places @ slopes + common)
     shares = [logits[:, part] / logits[:, part].sum(axis=1, keepdims=True) for part in map(noisy.place, range(3))]
     total = -(places**2).sum() / 2 - (slopes**2).sum() / (2 * SLOPE_SD**2) - (common**2).sum() / (2 * COMMON_SD**2)
@@ -119,11 +116,9 @@ def test_a_fit_is_nearer_than_the_noisy_counts_and_independent_behind_noise_that
     "values", [[0.5, 0.7, -0.3], [2.0, 0.0], [-1.0, -1.0, -1.0], [0.2, 0.3, 0.5], [1e300, 1e17]], ids=str
 )
 def test_shares_are_the_nearest_that_add_up(values):
+    """All that are above 0 are off by the same, and others by no more."""
     found = mixture_file._simplex(np.array(values))
     assert found.sum() == pytest.approx(1)
     assert found.min() >= 0
-    # No shares are nearer, among many.
-    if max(values) < 10:
-        others = np.random.default_rng(0).dirichlet(np.full(len(values), 0.3), size=2000)
-        nearest = np.sqrt(((others - values) ** 2).sum(axis=1)).min()
-        assert np.linalg.norm(found - values) <= nearest + 1e-12
+    off = values - found
+    np.testing.assert_allclose(off[found > 0], off.max(), rtol=1e-12, atol=1e-12)

@@ -33,7 +33,6 @@ def population(rng, lengths=LENGTHS, components=300):
 
 
 def measured(truth, sd, n_records, rng, *, is_public=True):
-    """Counts of records of a population, and noisy ones."""
     size = len(truth.shares[0])
     empty = NoisyPairs(truth.lengths, np.zeros(size), np.zeros((size, size), dtype=np.float32), sd**2, n_records)
     counts = _drawn(empty, truth, rng)
@@ -50,7 +49,6 @@ def counts_of(counts, columns):
 
 
 def covered(errors, truth, counts):
-    """The shares of pairs that the intervals cover, and of their counts."""
     both = []
     for pair in itertools.combinations(range(len(truth.lengths)), 2):
         found = errors.estimate(pair, [0.95])
@@ -126,6 +124,11 @@ def test_what_the_fit_misses_in_a_single_pair_widens_the_intervals_of_that_pair(
     missed = replace(errors, noisy=replace(noisy, pair_counts=pairs))
     assert missed.estimate([2, 3], [0.5]).count_sds.mean() > 1.1 * errors.estimate([2, 3], [0.5]).count_sds.mean()
     np.testing.assert_array_equal(missed.estimate([0, 3], [0.5]).share_sds, errors.estimate([0, 3], [0.5]).share_sds)
+    # So does what is in it of three columns: by a part of the share that depends on the pair alone.
+    wider, triple = (of.estimate([0, 2, 3], [0.5]) for of in (missed, errors))
+    relative = ((wider.share_sds**2 - triple.share_sds**2) / triple.share_means**2).reshape(3, 4, 5)
+    assert relative.min() > 0
+    np.testing.assert_allclose(relative, np.broadcast_to(relative[:1], (3, 4, 5)), rtol=1e-6)
 
 
 def test_columns_may_come_in_any_order_and_a_column_of_one_category_changes_nothing(errors):

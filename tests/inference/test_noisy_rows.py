@@ -54,7 +54,6 @@ def test_rows_are_convolutions_also_where_the_shares_are_wrong(seed):
 @pytest.mark.parametrize("normal", [False, True])
 @pytest.mark.parametrize("cells", [1, 3, 60])
 def test_private_rows_are_sums_of_each_cell(cells, normal):
-    """Two evaluations are the same."""
     rng, noise, x = np.random.default_rng(cells), CellNoise(normal, 0.3, -1.0), np.arange(400.0)
     noisy, expected = rng.integers(-3, 20, (2, cells)).astype(float), rng.dirichlet(np.ones(cells), 2) * 100
     each = terms(x, expected[..., None], noise, noisy[..., None])
@@ -82,7 +81,6 @@ def test_cells_that_are_impossible(totals):
 
 
 def test_arrays_that_must_not_be_written_to():
-    """JAX and nutpie hand out such arrays."""
     noise, noisy, logs = CellNoise(False, 0.5, -1.0), np.full((1, 3), 4.0), np.log(np.full((1, 3), 1 / 3))
     rows, fixed = NoisyRows(np.array([12])), rows_of(noise, noisy, np.array([12]))
     expected = fixed.likelihood(logs)

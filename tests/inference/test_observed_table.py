@@ -57,7 +57,6 @@ def test_analyse_and_estimate_take_an_output_or_several():
 
 
 def test_lists_of_outputs_are_checked():
-    """The same object may not be there twice, and neither may a draw."""
     first, other = (MechanismOutput(truncated(2.0), [6, 5, 1], prior=PRIOR, name=name) for name in "pq")
     y = DirichletMechanism(ALPHA, R).sample(X, random_seed=1)
     drawn = [MechanismOutput(DirichletMechanism(ALPHA, R), y, prior=PRIOR, n_records=N) for _ in range(2)]
@@ -130,10 +129,3 @@ def test_what_any_output_says_of_totals_and_least_counts_holds_for_all():
         found = dirdp.estimate(list(order), [0.999], progressbar=False).tables["p"]
         np.testing.assert_allclose(found.count_means.reshape(2, 2).sum(axis=1), 5)
         assert found.count_intervals.min() == 1
-
-
-def test_the_noise_of_a_cell_is_that_of_a_single_output():
-    mechanism = GeometricMechanism([1.0, 1.0], scale=2.0)
-    one, many = (MechanismOutput(mechanism, values, prior=[1, 1], n_records=9) for values in ([3, 4], [[3, 4], [2, 6]]))
-    assert one.observed_table.cell_noise is not None
-    assert (len(many.values), many.observed_table.cell_noise) == (2, None)

@@ -1,10 +1,10 @@
-"""Tables fitted to noisy marginals, each by itself: starts, scales, means, and their use."""
+"""Noisy marginals, and tables fitted to them, each by itself: starts, scales, means, and their use."""
 
 import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
 
-from pymc_dirdp.inference.measurements import Family, Measurement
+from pymc_dirdp.inference.measurements import Family, Measurement, number_of_records
 from pymc_dirdp.inference.table_fit import fit_tables, fitted, independent_logits, noise_dominates
 from pymc_dirdp.progress import QUIET
 
@@ -29,7 +29,6 @@ MARGINALS = {"a": (1, 2), "b": (0, 2), "ab": (2,), "c": (0, 1), "ac": (1,), "bc"
 
 
 def noisy_marginals(p, n, sd, seed):
-    """All noisy marginals of n records."""
     rng = np.random.default_rng(seed)
     counts = rng.multinomial(n, p.ravel()).reshape(p.shape)
     tables = {tuple(axes): counts.sum(axis=over) for axes, over in MARGINALS.items()}
@@ -98,3 +97,33 @@ def test_features_of_a_class_are_used_and_do_no_harm_where_they_say_nothing(effe
         alone = -(0.7 * np.log(0.7) + 0.3 * np.log(0.3))
         lost.append(-logs[np.arange(20_000), further.astype(int)].mean() - alone)
     assert np.mean(lost) < most
+
+
+def test_a_family_has_parents_that_are_sorted_and_given_back():
+    family = Family("p_d", ("c", "a", "b", "d"), (2, 3, 4, 5))
+    assert (family.parents, family.variable) == (("c", "a", "b"), "d")
+    assert (family.sorted.axes, family.sorted.shape) == (("a", "b", "c", "d"), (3, 4, 2, 5))
+    table = np.random.default_rng(0).random(family.shape)
+    np.testing.assert_array_equal(family.as_given(table.transpose(1, 2, 0, 3)), table)
+
+
+def test_a_marginal_has_the_order_of_the_axes_asked_for_and_the_variance_of_its_sums():
+    noisy = np.arange(24.0).reshape(2, 3, 4, 1)
+    measured = Measurement(("a", "b", "c", "one"), noisy, 1.5)
+    onto = measured.onto(["c", "x", "a"])
+    assert onto.axes == ("c", "a")
+    np.testing.assert_array_equal(onto.noisy, noisy.sum(axis=(1, 3)).T)
+    assert (onto.variance, measured.onto(["c", "b", "a"]).variance) == (4.5, 1.5)
+    assert measured.onto(["x"]) is None
+
+
+def test_the_number_of_records_is_the_best_linear_estimate_from_the_totals():
+    """Against the simulated distribution: unbiased, with the variance of weighting by precision, and no less."""
+    rng, found = np.random.default_rng(1), []
+    for _ in range(4000):
+        one, other = 500 + rng.normal(0, 4, 2), 1000 / 12 + rng.normal(0, 1, (3, 4))
+        found.append(number_of_records([Measurement(("a",), one, 16.0), Measurement(("a", "b"), other, 1.0)]))
+    best = 1 / (1 / 32 + 1 / 12)
+    assert abs(np.mean(found) - 1000) < 5 * (best / 4000) ** 0.5
+    assert np.var(found) == pytest.approx(best, rel=0.12)
+    assert number_of_records([Measurement(("a",), np.array([-50.0, 3.0]), 1.0)]) == 1.0
