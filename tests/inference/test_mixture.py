@@ -1,13 +1,16 @@
-"""The mixture that is fitted to noisy pairs: what is seen by them, gradients, and what the prior does."""
+"""The mixture that is fitted to noisy pairs: gradients, what the prior does, and intervals that cover what they say."""
 
 import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import truncnorm
 
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference import mixture as mixture_file
 from pymc_dirdp.inference.mixture import COMMON_SD, SLOPE_SD, Mixture, NoisyPairs, _Descent, fit_mixture
+from pymc_dirdp.inference.mixture_intervals import ErrorCurve, FitErrors, _Cells, _drawn, _mean_above_0, _measured
 
 
 def pairs_of(codes, lengths, sd, rng, known=None):
@@ -122,3 +125,155 @@ def test_shares_are_the_nearest_that_add_up(values):
     assert found.min() >= 0
     off = values - found
     np.testing.assert_allclose(off[found > 0], off.max(), rtol=1e-12, atol=1e-12)
+
+
+# Intervals.
+
+
+LENGTHS = (2, 4, 3, 5, 2, 4)
+
+
+def population(rng, lengths=LENGTHS, components=300):
+    """Shares `softmax(b + Z A)` with few coordinates: what the fit declares, drawn at random."""
+    places = rng.standard_normal((components, 4))
+    shares = []
+    for length in lengths:
+        logits = rng.standard_normal(length) + places @ (0.8 * rng.standard_normal((4, length)))
+        weights = np.exp(logits)
+        shares.append(weights / weights.sum(axis=1, keepdims=True))
+    return Mixture(tuple(lengths), np.concatenate(shares, axis=1))
+
+
+def measured(truth, sd, n_records, rng, *, is_public=True):
+    size = len(truth.shares[0])
+    empty = NoisyPairs(truth.lengths, np.zeros(size), np.zeros((size, size), dtype=np.float32), sd**2, n_records)
+    counts = _drawn(empty, truth, rng)
+    return counts, replace(_measured(counts, rng), known_records=n_records if is_public else None)
+
+
+def tables(columns):
+    return [(i,) for i in range(columns)] + list(itertools.combinations(range(columns), 2))
+
+
+def counts_of(counts, columns):
+    places = tuple(counts.place(i) for i in columns)
+    return (counts.counts[places] if len(places) == 1 else counts.pair_counts[places]).ravel()
+
+
+def covered(errors, truth, counts):
+    both = []
+    for pair in itertools.combinations(range(len(truth.lengths)), 2):
+        found = errors.estimate(pair, [0.95])
+        of = (found.share_intervals[0], truth.table(pair).ravel()), (found.count_intervals[0], counts_of(counts, pair))
+        both.append([(ends[:, 0] <= value) & (value <= ends[:, 1]) for ends, value in of])
+    return np.concatenate(both, axis=1).mean(axis=1)
+
+
+@pytest.mark.parametrize(("sd", "is_public"), [(20.0, True), (60.0, False)])
+def test_intervals_cover_what_they_say_under_the_declared_prior(sd, is_public):
+    right, of_three, length = [], [], []
+    for seed in range(3):
+        rng = np.random.default_rng([55, seed])
+        truth = population(rng)
+        counts, noisy = measured(truth, sd, 3_000, rng, is_public=is_public)
+        errors = FitErrors.of(noisy, fit_mixture(noisy, seed), seed)
+        right.append(covered(errors, truth, counts))
+        length.append(errors.estimate([1, 3], [0.95]).count_sds.mean() / sd)
+        # Three columns were not measured.
+        triple, share = errors.estimate([0, 3, 5], [0.95]), truth.table([0, 3, 5]).ravel()
+        of_three.append(np.mean(np.abs(triple.share_means - share) < 2 * triple.share_sds))
+        assert np.median(triple.share_sds) < 0.02
+        assert np.all(triple.count_sds > 3_000 * triple.share_sds)
+    # Of so few cells the excess is not known well, and the fit misses nothing here: hence more than is stated.
+    assert np.all((np.mean(right, axis=0) >= 0.94) & (np.mean(right, axis=0) <= 0.985))
+    assert 0.9 < np.mean(of_three) < 0.99
+    # The counts alone have the noise's deviation.
+    assert np.mean(length) < 0.8
+
+
+def test_without_noise_intervals_are_those_of_a_sample_around_the_counts():
+    rng = np.random.default_rng(1)
+    truth = population(rng)
+    counts, noisy = measured(truth, 1e-3, 20_000, rng)
+    errors = FitErrors.of(noisy, fit_mixture(noisy))
+    for columns in tables(len(LENGTHS)):
+        found, number = errors.estimate(columns, [0.95]), counts_of(counts, columns)
+        np.testing.assert_allclose(found.count_means, number, atol=0.01)
+        np.testing.assert_array_equal(found.count_intervals[0], np.stack([number, number], axis=-1))
+        share = number / 20_000
+        sd = np.sqrt(share * (1 - share) / 20_000)
+        assert np.sqrt(np.mean((found.share_means - share) ** 2)) < 0.5 * np.sqrt(np.mean(sd**2))
+        assert 0.7 < np.sqrt(np.mean(found.share_sds**2) / np.mean(sd**2)) < 1.05
+
+
+def test_the_combined_estimate_has_the_error_that_it_states_and_no_linear_one_has_less():
+    rng = np.random.default_rng(3)
+    fit, noise, both, size = 30.0, 50.0, 10.0, 400_000
+    errors = rng.multivariate_normal([0.0, 0.0], [[fit, both], [both, noise]], size)
+    truth = 1_000.0
+    # One bin, nothing missed, and no draw: the curve has the moments above over the variance of the noise.
+    moments = np.array([[fit / noise], [both / noise]])
+    curve = ErrorCurve(np.empty(0), np.ones(1), np.zeros(1), moments, moments)
+    cells = _Cells(truth + errors[:, 0], truth + errors[:, 1], noise, np.full(size, noise))
+    for means, sds in curve.estimates(cells):
+        assert np.std(means) == pytest.approx(sds[0], rel=0.01)
+        for k in np.linspace(0, 1, 11):
+            assert sds[0] <= np.std((1 - k) * errors[:, 0] + k * errors[:, 1]) * 1.01
+
+
+@pytest.fixture(scope="module")
+def errors():
+    """Of columns of which one has one category."""
+    rng = np.random.default_rng(5)
+    _, noisy = measured(population(rng, (3, 1, 4, 5, 2)), 20.0, 3_000, rng)
+    return FitErrors.of(noisy, fit_mixture(noisy))
+
+
+def test_what_the_fit_misses_in_a_single_pair_widens_the_intervals_of_that_pair(errors):
+    noisy = errors.noisy
+    pairs = noisy.pair_counts.copy()
+    pairs[noisy.place(2), noisy.place(3)] += 150 * np.random.default_rng(4).choice([-1, 1], (4, 5))
+    missed = replace(errors, noisy=replace(noisy, pair_counts=pairs))
+    assert missed.estimate([2, 3], [0.5]).count_sds.mean() > 1.1 * errors.estimate([2, 3], [0.5]).count_sds.mean()
+    np.testing.assert_array_equal(missed.estimate([0, 3], [0.5]).share_sds, errors.estimate([0, 3], [0.5]).share_sds)
+    # So does what is in it of three columns: by a part of the share that depends on the pair alone.
+    wider, triple = (of.estimate([0, 2, 3], [0.5]) for of in (missed, errors))
+    relative = ((wider.share_sds**2 - triple.share_sds**2) / triple.share_means**2).reshape(3, 4, 5)
+    assert relative.min() > 0
+    np.testing.assert_allclose(relative, np.broadcast_to(relative[:1], (3, 4, 5)), rtol=1e-6)
+
+
+def test_columns_may_come_in_any_order_and_a_column_of_one_category_changes_nothing(errors):
+    forwards, backwards = errors.estimate([0, 3], [0.8]), errors.estimate([3, 0], [0.8])
+    np.testing.assert_allclose(backwards.share_means.reshape(5, 3).T.ravel(), forwards.share_means)
+    np.testing.assert_allclose(backwards.share_sds.reshape(5, 3).T.ravel(), forwards.share_sds)
+    np.testing.assert_array_equal(errors.estimate([0, 1, 3], [0.8]).share_sds, forwards.share_sds)
+    known = errors.estimate([1], [0.8])
+    assert (known.share_means, known.share_sds, known.count_means, known.count_sds) == (1.0, 0.0, 3_000.0, 0.0)
+
+
+def test_a_number_of_records_that_is_private_widens_the_intervals_of_large_shares(errors):
+    private = replace(errors, noisy=replace(errors.noisy, known_records=None))
+    assert private.estimate([1], [0.8]).count_sds == private.noisy.n_records_sd > 0
+    public, wider = (of.estimate([4], [0.95]) for of in (errors, private))
+    assert np.all(wider.share_sds > public.share_sds)
+    np.testing.assert_allclose(public.count_sds, wider.count_sds, rtol=0.01)
+
+
+@pytest.mark.parametrize("mean", [-1e4, -30.0, -1.0, 0.0, 2.0, 40.0])
+def test_the_mean_above_0_is_that_of_a_truncated_normal_distribution(mean):
+    expected = truncnorm.mean(-mean / 2.0, np.inf, mean, 2.0) if mean > -100 else 4.0 / -mean
+    # Far below 0 digits cancel, and an excess of the noise by so little is nothing.
+    assert _mean_above_0(mean, 2.0) == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+def test_columns_and_probabilities_are_checked(errors):
+    for columns in ([], [0, 0], [0, 1, 2, 3], [-1], [0, 6]):
+        with pytest.raises(ArgumentError):
+            errors.estimate(columns, [0.95])
+    for prob in ([], [0.0], [1.0], [2.0]):
+        with pytest.raises(ArgumentError):
+            errors.estimate([0, 1], prob)
+    # Refits have a seed of their own.
+    again = FitErrors.of(errors.noisy, fit_mixture(errors.noisy))
+    np.testing.assert_array_equal(again.estimate([0, 2], [0.9]).share_sds, errors.estimate([0, 2], [0.9]).share_sds)

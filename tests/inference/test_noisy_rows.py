@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
 
+from pymc_dirdp.inference.joint_rows import JointRows
 from pymc_dirdp.inference.noisy_rows import NoisyRows, PrivateTotal, noisy_rows
 from pymc_dirdp.inference.observed_table import Beliefs
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tables import CountTree, posterior_of
+from pymc_dirdp.mechanisms.joint import JointNoise
 from pymc_dirdp.mechanisms.outputs import CellNoise
 
-from .exact_shares import output_of
 from .posteriors import log_convolved, with_means
+from .test_quantiles import output_of
 
 
 def noise_of(rng, largest=20.0):
@@ -58,37 +60,43 @@ def test_private_rows_are_sums_of_each_cell(cells, normal):
     noisy, expected = rng.integers(-3, 20, (2, cells)).astype(float), rng.dirichlet(np.ones(cells), 2) * 100
     each = terms(x, expected[..., None], noise, noisy[..., None])
     rows = rows_of(noise, noisy, None)
-    (value, means), again = (rows.likelihood(np.log(expected)) for _ in range(2))
+    value, means = rows.likelihood(np.log(expected))
     assert value == pytest.approx(logsumexp(each, axis=-1).sum(), rel=1e-12)
     np.testing.assert_allclose(means, np.exp(each - logsumexp(each, axis=-1, keepdims=True)) @ x, rtol=1e-9, atol=1e-12)
-    assert (value, means.tobytes()) == (again[0], again[1].tobytes())
 
 
-@pytest.mark.parametrize("totals", [np.array([5]), None])
-def test_cells_that_are_impossible(totals):
-    noise = CellNoise(False, 0.5, 0.0)
-    for cells in (2, 3):
-        logs, rows = np.zeros((1, cells)), rows_of(noise, np.full((1, cells), 4.0), totals)
-        logs[0, 0] = -np.inf
-        value, means = rows.likelihood(logs)
-        assert value == pytest.approx(rows.likelihood(np.maximum(logs, -60.0))[0], abs=1e-10)
-        assert means[0, 0] == 0
-        for bad in (np.nan, np.inf):
-            assert rows.likelihood(np.full((1, cells), bad))[0] == -np.inf
-    if totals is not None:
-        value, means = rows.likelihood(np.full((1, 3), -np.inf))
-        assert (value, means.any()) == (-np.inf, False)
+def compiled_rows(kind, cells, *, published=True):
+    """The likelihood of one row, and its published arrays."""
+    if kind == "joint":
+        noisy = np.arange(cells) - 1.0
+        rows = JointNoise([cells], 0.5, zero_sum=True).joint_likelihoods(noisy)
+        return JointRows.of(rows.blocks, rows.log_weights, published=published), (noisy,)
+    noisy, noise = np.full((1, cells), 4.0), CellNoise(False, 0.5, 0.0)
+    totals = np.array([5]) if kind == "public" else None
+    arrays = noisy, np.array(noise.numbers)
+    return NoisyRows(totals, published=arrays if published else ()), arrays
 
 
-def test_arrays_that_must_not_be_written_to():
-    noise, noisy, logs = CellNoise(False, 0.5, -1.0), np.full((1, 3), 4.0), np.log(np.full((1, 3), 1 / 3))
-    rows, fixed = NoisyRows(np.array([12])), rows_of(noise, noisy, np.array([12]))
-    expected = fixed.likelihood(logs)
-    for array in (noisy, logs):
+@pytest.mark.parametrize("cells", [2, 3])
+@pytest.mark.parametrize("kind", ["public", "private", "joint"])
+def test_impossible_cells_and_arrays_that_must_not_be_written_to(kind, cells):
+    (fixed, published), (free, _) = (compiled_rows(kind, cells, published=are) for are in (True, False))
+    logs = np.full(cells, -np.log(cells))
+    expected, means = fixed.likelihood(logs)
+    for array in (*published, logs):
         array.flags.writeable = False
-    for found in (rows.likelihood(logs, noisy, noise.numbers), fixed.likelihood(logs), fixed.likelihood(logs[0])):
-        assert found[0] == expected[0]
-        assert np.array_equal(np.reshape(found[1], (1, 3)), expected[1])
+    for value, found in (fixed.likelihood(logs), free.likelihood(logs, *published)):
+        assert value == expected
+        np.testing.assert_array_equal(found, means)
+    without = np.append(-np.inf, logs[1:])
+    value, means = fixed.likelihood(without)
+    assert value == pytest.approx(fixed.likelihood(np.maximum(without, -60.0))[0], abs=1e-10)
+    assert means[0] == pytest.approx(0, abs=1e-12)
+    for bad in (np.nan, np.inf):
+        assert fixed.likelihood(np.append(bad, logs[1:]))[0] == -np.inf
+    if kind == "public":
+        value, means = fixed.likelihood(np.full(cells, -np.inf))
+        assert (value, means.any()) == (-np.inf, False)
 
 
 @pytest.mark.parametrize(

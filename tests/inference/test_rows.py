@@ -212,16 +212,9 @@ def test_draws_in_units_add_up_and_have_the_moments():
     assert np.all(np.abs(found - expected) < 4.5 * np.sqrt(expected * (1 - expected) / len(near)) + 8e-3)
 
 
-@pytest.mark.parametrize(
-    ("posterior", "unit"),
-    [
-        (row("geometric", total=1000, least=2), 4.0),
-        (row("geometric"), 100.0),
-        # Counts that are known one by one follow no curve between them.
-        (row("geometric", total=1000, smooth=False), 4.0),
-    ],
-    ids=["guaranteed counts", "few records", "a table"],
-)
-def test_what_units_cannot_do_is_refused(posterior, unit):
-    with pytest.raises(TooManyNumbersError, match="larger parameters"):
-        posterior.in_units(unit)
+def test_what_units_cannot_do_is_refused():
+    """Guaranteed counts, few records, and counts that are known one by one, which follow no curve between them."""
+    many = {"name": "geometric", "total": 1000}
+    for posterior, unit in ((row(**many, least=2), 4.0), (row("geometric"), 100.0), (row(**many, smooth=False), 4.0)):
+        with pytest.raises(TooManyNumbersError, match="larger parameters"):
+            posterior.in_units(unit)
