@@ -25,10 +25,7 @@ def rank(truth, drawn, rng):
 
 
 def p_value(ranks):
-    """Smallest of the p-values for middle and width of the ranks; the cells of one data set count as one.
-
-    In a table of two cells the two ranks are mirror images, and their mean says nothing; so one of them is looked at.
-    """
+    """Smallest of the p-values for middle and width of the ranks; two cells have mirror images of one rank."""
     ranks = np.asarray(ranks)
     ranks = ranks[:, :1] if ranks.shape[-1] == 2 else ranks
     found = []
@@ -71,7 +68,7 @@ def output_of(kind, x, r, rng):
 
 @dataclass(frozen=True)
 class Case:
-    """One row of a table: a mechanism, cells, records, its parameter, the prior, and the guaranteed least count.
+    """A mechanism, cells, records, its parameter, the prior, and the guaranteed least count.
 
     `sets` is the number of data sets in the table of the documentation. A number of records that is `private` is any
     from 0 to twice the stated one. Of several `rows` the totals are private.

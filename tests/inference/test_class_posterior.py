@@ -34,10 +34,9 @@ def outputs_of(make, options, known):
     found = {}
     for name, prior in PRIORS.items():
         mechanism = make(prior)
-        if options:
-            values = mechanism.sample(COUNTS[name], released_draws=2, random_seed=5, **options)
-        else:
-            values = mechanism.release(COUNTS[name], random_seed=5)
+        sampler = "exact" if "steps" in options else "fast"
+        given = {"sampler": sampler, "steps": options.get("steps"), "random_seed": 5}
+        values = mechanism.releases(COUNTS[name], 2 if options else 1, **given)
         found[name] = MechanismOutput(mechanism, values, prior=prior, name=name, **options, **known)
     return found
 

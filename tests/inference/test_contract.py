@@ -139,13 +139,11 @@ def made(kind, shape, private):
 
 
 def values_of(mechanism, known, counts, draws, seed):
-    given = {name: known[name] for name in ("sampler", "steps") if name in known}
+    given = {"sampler": "exact" if "steps" in known else "fast", "steps": known.get("steps")}
     if isinstance(mechanism, SimplexMechanism):
         shares = counts / counts.sum()
         return mechanism.sample(shares, protected=[0, 1], released_draws=draws, random_seed=seed, **given)
-    if mechanism.output_kind.releases_for(2) == 1:
-        return np.stack([mechanism.release(counts, random_seed=seed + i) for i in range(draws)])
-    return mechanism.sample(counts, released_draws=draws, random_seed=seed, **given)
+    return mechanism.releases(counts, draws, random_seed=seed, **given)
 
 
 def every_table(counts, shape, private, least):

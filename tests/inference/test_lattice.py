@@ -97,9 +97,6 @@ def test_many_cells_take_no_more_waves_than_few():
         np.testing.assert_allclose(np.log(found), rest, atol=1e-9)
 
 
-# Draws
-
-
 @pytest.mark.parametrize("d", [2, 9])
 def test_a_million_records_by_gauss_rules(d):
     posteriors = [released(d, 10**6, r, 1.0, seed) for seed, r in enumerate((2e-3, 3e-3, 2e-3))]

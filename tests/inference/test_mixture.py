@@ -127,9 +127,6 @@ def test_shares_are_the_nearest_that_add_up(values):
     np.testing.assert_allclose(off[found > 0], off.max(), rtol=1e-12, atol=1e-12)
 
 
-# Intervals.
-
-
 LENGTHS = (2, 4, 3, 5, 2, 4)
 
 

@@ -118,9 +118,6 @@ def test_lists_are_the_sums_of_any_row(kind, cells, n):
         np.testing.assert_allclose(means[0], given.count_means, rtol=1e-8, atol=1e-8)
 
 
-# Coefficients that are known before the probabilities
-
-
 @pytest.mark.parametrize("change", ["nothing", "noisy", "totals", "improper"])
 def test_sums_of_listed_terms_are_those_from_the_noisy_counts_outward(change):
     """Odds and their inverses, even and odd totals, rows with many records, and samplers that are far away.

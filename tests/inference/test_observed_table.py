@@ -24,8 +24,6 @@ from .test_contract import cut_noise
 N, PRIOR, X = 12, np.array([1.0, 0.5, 2.0]), np.array([7, 4, 1])
 ALPHA, R = np.array([0.7, 1.0, 2.0]), 0.4
 SIMPLEX = SimplexMechanism(24, SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4))
-
-
 PUBLIC = {"n_records": N}
 
 

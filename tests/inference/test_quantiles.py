@@ -85,10 +85,7 @@ def test_small_parameters(alpha, counts):
 
 
 def test_counts_whose_probabilities_are_listed():
-    """Found by a test of the command line: listed probabilities that are not smooth ended in an AttributeError.
-
-    Oracle: the sum of Beta distribution functions, number by number.
-    """
+    """Found by a test of the command line: listed probabilities that are not smooth ended in an AttributeError."""
     weights = np.random.default_rng(1).dirichlet(np.full(200, 0.3))
     counts = Lists.whole(np.array([300, 301]), np.array([200, 200]), np.log([*weights, *weights[::-1]]))
     found = KnownRows(np.array([[0.5, 0.5]]), np.array([800]), counts).share_quantiles(ENDS)

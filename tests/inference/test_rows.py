@@ -12,16 +12,7 @@ from pymc_dirdp.inference.numbers import TooManyNumbersError
 from pymc_dirdp.inference.rows import BatchedRows, RowPosterior
 from tests.oracles import drawn_p_value
 
-from .posteriors import (
-    ALPHA,
-    LIKELIHOODS,
-    brute_force,
-    geometric,
-    released,
-    row,
-    simulated,
-    tabulated,
-)
+from .posteriors import ALPHA, LIKELIHOODS, brute_force, geometric, released, row, simulated, tabulated
 
 
 def tiny(x, i):

@@ -194,9 +194,6 @@ def test_shares_are_asked_for_after_everything_else():
     np.testing.assert_array_equal(*(each.counts(5, np.random.default_rng(3)) for each in (one, other)))
 
 
-# The likelihood of shares.
-
-
 def test_shares_and_outputs_that_are_too_improbable_for_doubles():
     """The weights of counts differ by far more than doubles can: the logarithms are those of one table."""
     z = np.array([[20.0, 0.0], [10.0, 20.0]])
