@@ -4,6 +4,7 @@ import math
 import sys
 import unicodedata
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,36 +23,25 @@ def test_numbers_of_any_kind(value):
     assert at_least(1, finite=False, omega=math.inf) == math.inf
 
 
+# A check, values outside of its domain, and what it says of them.
 CHECKS = {
-    "positive": positive,
-    "unit": open_unit_interval,
-    "two": lambda **named: at_least(2, **named),
-    "any two": lambda **named: at_least(2, finite=False, **named),
-    "integer": lambda **named: integer(2, **named),
+    "positive": (positive, (0, -1, math.inf, math.nan), "Expected r > 0 and finite"),
+    "unit": (open_unit_interval, (0, 1, math.nan), r"in \(0, 1\)"),
+    "two": (partial(at_least, 2), (1.9, math.inf), "r >= 2 and finite"),
+    "any two": (partial(at_least, 2, finite=False), (math.nan,), "r >= 2"),
+    "integer": (partial(integer, 2), (1, 2.5, math.inf), "integer >= 2"),
 }
 
 
-@pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("value", [True, np.True_, "1", None, [1], np.ones(1), 1j])
-def test_what_is_no_number_is_named_by_its_type_only(check, value):
-    with pytest.raises(ArgumentError, match=rf"r .*got {type_name(value)}"):
-        CHECKS[check](r=value)
-
-
-@pytest.mark.parametrize(
-    ("check", "values", "message"),
-    [
-        ("positive", (0, -1, math.inf, math.nan), "Expected r > 0 and finite"),
-        ("unit", (0, 1, math.nan), r"in \(0, 1\)"),
-        ("two", (1.9, math.inf), "r >= 2 and finite"),
-        ("any two", (math.nan,), "r >= 2"),
-        ("integer", (1, 2.5, math.inf), "integer >= 2"),
-    ],
-)
-def test_outside_of_the_domain(check, values, message):
+@pytest.mark.parametrize("kind", CHECKS)
+def test_outside_of_the_domain_and_what_is_no_number_which_is_named_by_its_type_only(kind):
+    check, values, message = CHECKS[kind]
     for value in values:
         with pytest.raises(ArgumentError, match=rf"{message}, got r={value}"):
-            CHECKS[check](r=value)
+            check(r=value)
+    for value in (True, np.True_, "1", None, [1], np.ones(1), 1j):
+        with pytest.raises(ArgumentError, match=rf"r .*got {type_name(value)}"):
+            check(r=value)
 
 
 def test_names_suggest_the_near_one():
@@ -77,19 +67,16 @@ def test_arrays_are_copies_and_parameters_are_read_only():
         array[0, 0] = 2
 
 
-@pytest.mark.parametrize(
-    ("message", "values"),
-    [
+def test_arrays_outside_of_the_domain():
+    for message, values in (
         ("two categories", [[1.0], 1.0]),
         ("at least one row", [np.ones((0, 2))]),
         ("> 0 and finite", [[1, 0], [1, math.nan], [1, math.inf]]),
         ("got a list", [["a", "b"], [[1, 2], [3]]]),
-    ],
-)
-def test_arrays_outside_of_the_domain(message, values):
-    for value in values:
-        with pytest.raises(ArgumentError, match=message):
-            positive_array(alpha=value)
+    ):
+        for value in values:
+            with pytest.raises(ArgumentError, match=message):
+                positive_array(alpha=value)
 
 
 @pytest.mark.parametrize("counts", [[2**53, 1], [2**53 - 1, 2], [2**26, 2**53 + 1 - 2**26]])
@@ -101,41 +88,25 @@ def test_the_number_of_records_is_added_without_rounding(counts):
             checked_counts(counts, (2,), n_records=wrong)
 
 
-@pytest.mark.parametrize(
-    ("message", "values"),
-    [
+def test_counts_that_are_none():
+    for message, values in (
         ("missing", [[1.0, math.nan], [math.inf, 1], [-math.inf, math.nan]]),
         ("negative", [[-1, 1], np.array([-1, 1])]),
         ("not integers", [[0.5, 1]]),
         (r"above 2\*\*53", [[2.0**54, 1], np.array([2**62, 1])]),
         ("another shape", [[1, 2, 3]]),
         ("integers", [["a", "b"]]),
-    ],
-)
-def test_counts_that_are_none(message, values):
-    for counts in values:
-        with pytest.raises(DataError, match=message):
-            checked_counts(counts, (2,))
+    ):
+        for counts in values:
+            with pytest.raises(DataError, match=message):
+                checked_counts(counts, (2,))
 
-
-# Who is one person
 
 # An identifier, and what nobody could tell from it.
 ALIKE = [
-    (5, "5"),
-    ("5", "\uff15"),
-    ("5", "05"),
-    (5, "000\u0665"),
-    ("5", " 5\u00a0"),
-    ("0", "00"),
-    ("Ann", "ann"),
-    ("Zo\u00eb", "zoe\u0308"),
-    ("\u1e9b\u0323", "\u1e61\u0323"),
-    ("STRASSE", "stra\u00dfe"),
-    ("\u0391\u03a3", "\u03b1\u03c2"),
-    ("\u212b", "a\u030a"),
-    ("ann smith", "Ann\u2003 Smith"),
-    ("\ufb01n", "fin"),
+    *((5, "5"), ("5", "\uff15"), ("5", "05"), (5, "000\u0665"), ("5", " 5\u00a0"), ("0", "00"), ("Ann", "ann")),
+    *(("Zo\u00eb", "zoe\u0308"), ("\u1e9b\u0323", "\u1e61\u0323"), ("STRASSE", "stra\u00dfe")),
+    *(("\u0391\u03a3", "\u03b1\u03c2"), ("\u212b", "a\u030a"), ("ann smith", "Ann\u2003 Smith"), ("\ufb01n", "fin")),
 ]
 APART = [5, 50, "5a", "0a", "a0", "ann", "an", "-5", "5.0", "\u0430nn", "ann smith", "annsmith"]
 UNSEEN = ["A\u200bnn", "a\u00adnn", "\u202eann", "ann\ufe0f", "\u3164", "a\nb", "\ud800"]

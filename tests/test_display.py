@@ -33,14 +33,8 @@ class Letter(LabelledResult):
 
 def test_a_table_is_text_html_and_a_frame():
     prices = Prices([{"what": "bread", "price": 1.23456}, {"what": "nothing at all", "price": 2}])
-    assert str(prices).splitlines() == [
-        "prices",
-        "above",
-        "what            price",
-        "bread           1.235",
-        "nothing at all  2",
-        "below",
-    ]
+    rows = ["what            price", "bread           1.235", "nothing at all  2"]
+    assert str(prices).splitlines() == ["prices", "above", *rows, "below"]
     style = " style='text-align:left;vertical-align:top;padding:0.2em 1em 0.2em 0'"
     assert prices._repr_html_().replace(style, "") == (
         "<h4>prices</h4><p>above</p><div style='overflow-x:auto'><table><tr><th>what</th><th>price</th></tr>"

@@ -1,13 +1,12 @@
 """The errata of the papers: each citation leads somewhere, and each erratum shows what it says."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
-_CELL = re.compile(r"^```\{code-cell\} ipython3\n(.*?)^```", re.DOTALL | re.MULTILINE)
+from tests.sources import PAGES, TEXTS, code_in
+
+PAGE = PAGES["docs/errata.md"]
 SECTIONS = dict(re.findall(r"^### (P[1-4]\.\d+)\. (.*?)(?=^\(errata-|\Z)", PAGE, re.DOTALL | re.MULTILINE))
 _CITED = re.compile(r"ERRATA,?\s+(P[1-4]\.\d+(?:(?:,| to| and)\s+P[1-4]\.\d+)*)")
 
@@ -23,16 +22,12 @@ def citations(text):
 
 
 def test_every_citation_leads_to_an_erratum():
-    files = [path for name in ("pymc_dirdp", "tests", "examples", "docs") for path in (ROOT / name).rglob("*")]
-    cited = {}
-    for path in files:
-        if path.suffix in {".py", ".md"} and path != Path(__file__):
-            for number in citations(path.read_text(encoding="utf-8")):
-                cited.setdefault(number, path)
+    others = {name: text for name, text in TEXTS.items() if name != "tests/test_errata.py"}
+    cited = {number: name for name, text in others.items() for number in citations(text)}
     assert {"P1.1", "P3.2", "P3.6", "P4.2", "P4.12"} <= set(cited)
-    assert not {number: path for number, path in cited.items() if number not in SECTIONS}
-    bare = [path for path in files if path.suffix == ".py" and re.search(r"ERRATA,?\s+P\d(?!\.\d)", path.read_text())]
-    assert [path for path in bare if path != Path(__file__)] == []
+    assert not {number: name for number, name in cited.items() if number not in SECTIONS}
+    bare = re.compile(r"ERRATA,?\s+P\d(?!\.\d)")
+    assert not [name for name, text in others.items() if name.endswith(".py") and bare.search(text)]
 
 
 def test_a_citation_in_every_form_is_found():
@@ -52,18 +47,13 @@ def test_errata_are_numbered_without_gaps_and_have_anchors():
 
 def test_each_erratum_shows_its_counterexample(capsys):
     shared = {}
-    exec(_CELL.findall(PAGE)[0], shared)
+    exec(code_in(PAGE)[0], shared)
     for number, section in SECTIONS.items():
-        (cell,) = _CELL.findall(section)
+        (cell,) = code_in(section)
         assert "assert " in cell, number
         exec(cell, dict(shared))
         assert capsys.readouterr().out, number
-
-
-def test_an_erratum_that_were_not_so_would_be_seen():
-    """The cells can fail: with a prior of 2 in the place of 0.1, P1's Theorem 2 holds, and the cell says so."""
-    shared = {}
-    exec(_CELL.findall(PAGE)[0], shared)
-    cell = _CELL.findall(SECTIONS["P1.1"])[0]
+    # The cells can fail: with a prior of 2 in the place of 0.1, P1's Theorem 2 holds, and the cell says so.
+    (cell,) = code_in(SECTIONS["P1.1"])
     with pytest.raises(AssertionError):
         exec(cell.replace("1000, 0.1, 100.0", "10, 2.0, 1000.0"), dict(shared))

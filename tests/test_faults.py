@@ -21,8 +21,7 @@ class Faults:
     A step fails before it is done, or is done and reports an error (`late`). With `lasting` all later ones fail too.
     """
 
-    def __init__(self):
-        self.seen, self.at, self.late, self.lasting = 0, None, False, False
+    at = None
 
     def arm(self, at, *, late, lasting):
         self.seen, self.at, self.late, self.lasting = 0, at, late, lasting
@@ -118,11 +117,6 @@ class Model:
         )
 
 
-def owner_of(path):
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute("SELECT owner FROM bandit").fetchone()[0]
-
-
 UPDATES = [
     (["a", "b", "a"], [1, 1, 0], ["Ann", "Bob", "Cy"]),
     (["a", "a", "b", "a", "a", "a"], [1, 0, 1, 1, 1, 0], ["Ann", "Ann", "Bob", "Dan", "Eve", 6]),
@@ -153,7 +147,9 @@ def test_a_list_of_rewards_is_counted_once(tmp_path, faults, kind):
                 assert before == (state.released, [*state.open], dict(state.people))
             met = met or faults.disarm()
             model.update(arms, rewards, people)
-            if again and owner_of(path) != bandit._run.file._owner:
+            with closing(sqlite3.connect(path)) as connection:
+                (owner,) = connection.execute("SELECT owner FROM bandit").fetchone()
+            if again and owner != bandit._run.file._owner:
                 # The commit was made, and its file could not be read back. Nothing is released from here on.
                 for act in (lambda: bandit.update(arms, rewards, person=people), lambda: bandit.save()):  # noqa: B023
                     with pytest.raises(dirdp.errors.ReleaseError, match="do not report the rewards"):

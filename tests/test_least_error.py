@@ -2,12 +2,13 @@
 
 import importlib
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from least_error import least_error
 from scipy.special import betaln, entr, rel_entr
+
+from tests.sources import DOCS
 
 
 def entropy(p):
@@ -51,7 +52,7 @@ def test_geometric_noise_with_the_posterior_mean_reaches_it(n, prior, epsilon):
 @pytest.fixture
 def page(monkeypatch):
     """The script whose figures the page on mechanisms shows."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "docs"))
+    monkeypatch.syspath_prepend(str(DOCS))
     return importlib.import_module("best_possible")
 
 

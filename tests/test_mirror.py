@@ -1,12 +1,9 @@
 """The tests mirror the package: a folder for a room, and a test file for every file of some length."""
 
 import re
-from pathlib import Path
 
-import pymc_dirdp
+from tests.sources import PACKAGE, ROOT, TEXTS
 
-TESTS = Path(__file__).parent
-PACKAGE = Path(pymc_dirdp.__file__).parent
 # Folders that hold no tests of a room, and why.
 FOLDERS = {
     "mutation": "a tool that changes the package in one place at a time",
@@ -26,7 +23,7 @@ LONG = 80
 
 
 def test_a_folder_of_tests_is_a_room():
-    folders = {path.name for path in TESTS.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.rglob("*.py"))}
     rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert folders - set(FOLDERS) <= rooms
     assert set(FOLDERS) <= folders
@@ -34,25 +31,21 @@ def test_a_folder_of_tests_is_a_room():
 
 def has_tests(name):
     """Whether a test file of its room is named after a source file, or imports it."""
-    room, module = TESTS / name.parent, name.with_suffix("").as_posix().replace("/", ".")
-    imports = re.compile(
-        rf"pymc_dirdp\.{re.escape(module)}\b|from pymc_dirdp\.{name.parent.name} import .*\b{name.stem}\b"
-    )
-    return (room / f"test_{name.name}").exists() or any(
-        imports.search(path.read_text(encoding="utf-8")) for path in room.glob("test_*.py")
-    )
+    room, _, file = name.rpartition("/")
+    module, stem = re.escape(name[:-3].replace("/", ".")), file[:-3]
+    imports = re.compile(rf"pymc_dirdp\.{module}\b|from pymc_dirdp\.{room} import .*\b{stem}\b")
+    own = {
+        test.rpartition("/")[2]: text for test, text in TEXTS.items() if re.match(rf"tests/{room}/?test_\w+\.py", test)
+    }
+    return f"test_{file}" in own or any(map(imports.search, own.values()))
 
 
 def test_a_long_source_file_has_a_test_file_or_a_line_that_says_where():
     """From source to test."""
-    found = set()
-    for path in PACKAGE.rglob("*.py"):
-        name = path.relative_to(PACKAGE)
-        if path.name == "__init__.py" or len(path.read_text(encoding="utf-8").splitlines()) <= LONG:
-            continue
-        if not has_tests(name):
-            found.add(name.as_posix())
-    assert found == set(TESTED_BY)
+    sources = {name.removeprefix("pymc_dirdp/"): text for name, text in TEXTS.items() if name.startswith("pymc_dirdp/")}
+    long = [name for name, text in sources.items() if name.endswith(".py") and len(text.splitlines()) > LONG]
+    untested = {name for name in long if not name.endswith("__init__.py") and not has_tests(name)}
+    assert untested == set(TESTED_BY)
     for name, (test, how) in TESTED_BY.items():
-        assert (TESTS / test).exists(), name
+        assert f"tests/{test}" in TEXTS, name
         assert how

@@ -4,7 +4,6 @@ import importlib.util
 import re
 import runpy
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,9 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGES = sorted((DOCS / "teach").glob("[0-9]*.md"))
+from tests.sources import DOCS, PAGES
+
+TEACH = {name[11:-3]: text for name, text in PAGES.items() if re.match(r"docs/teach/\d", name)}
 _spec = importlib.util.spec_from_file_location("as_notebook", DOCS / "_ext" / "as_notebook.py")
 as_notebook = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(as_notebook)
@@ -28,8 +28,8 @@ def text_of(notebook):
     return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
 
 
-def exercises_of(page):
-    return len(re.findall(r"^\*\*\d+\. ", page.read_text(encoding="utf-8"), re.MULTILINE))
+def exercises_of(text):
+    return len(re.findall(r"^\*\*\d+\. ", text, re.MULTILINE))
 
 
 def run(notebook, folder):
@@ -37,9 +37,9 @@ def run(notebook, folder):
     return NotebookClient(notebook, timeout=300, kernel_name="python3").execute(cwd=str(folder))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", TEACH)
 def test_a_page_is_a_notebook_that_jupyter_understands(page):
-    page_text = page.read_text(encoding="utf-8")
+    page_text = TEACH[page]
     notebook = as_notebook.notebook_of(page_text)
     nbformat.validate(notebook)
     first, second = notebook.cells[:2]
@@ -54,8 +54,8 @@ def test_a_page_is_a_notebook_that_jupyter_understands(page):
     # What the table of pages guarantees.
     for part in ("```{as-notebook}\n```", "**The question.**", "## Exercises", "Show the solution", "**You can now**"):
         assert part in page_text, part
-    assert f"](teach/{page.name})" in (DOCS / "teach.md").read_text(encoding="utf-8")
-    assert page_text.count("Show the solution") == exercises_of(page)
+    assert f"](teach/{page}.md)" in PAGES["docs/teach.md"]
+    assert page_text.count("Show the solution") == exercises_of(page_text)
     # A plot function in a cell makes one picture.
     assert page_text.count("plt.subplots") + page_text.count("plots.plot_") <= 5
 
@@ -80,13 +80,13 @@ def write(monkeypatch, *options):
 def test_students_get_no_solution(tmp_path, monkeypatch):
     write(monkeypatch, tmp_path / "teacher")
     write(monkeypatch, tmp_path / "student", "--without-solutions", "--from", "git+https://example.org/pymc_dirdp")
-    for page in PAGES:
+    for page, text in TEACH.items():
         teacher, student = (
-            nbformat.read(tmp_path / name / f"{page.stem}.ipynb", as_version=4) for name in ("teacher", "student")
+            nbformat.read(tmp_path / name / f"{page}.ipynb", as_version=4) for name in ("teacher", "student")
         )
         nbformat.validate(student)
         own = [cell for cell in student.cells if cell.source == as_notebook.YOUR_TURN]
-        assert len(own) == exercises_of(page)
+        assert len(own) == exercises_of(text)
         assert "Show the solution" not in nbformat.writes(student)
         # What was left out is in no other cell.
         for one in teacher.cells:
@@ -111,11 +111,9 @@ def test_a_name_that_anybody_may_register_is_no_place(place, tmp_path, monkeypat
 def test_a_download_runs_and_a_broken_one_does_not(tmp_path, monkeypatch):
     # The surroundings may ask for pictures that nobody sees.
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
-    path = tmp_path / PAGES[0].with_suffix(".ipynb").name
     # The form that students get: the library is there, so the first cell installs nothing.
-    made = as_notebook.notebook_of(PAGES[0].read_text(encoding="utf-8"), solutions=False, place="/nowhere/pymc_dirdp")
-    nbformat.write(made, path)
-    done = run(nbformat.read(path, as_version=4), tmp_path)
+    made = as_notebook.notebook_of(TEACH["00_ten_minutes"], solutions=False, place="/nowhere/pymc_dirdp")
+    done = run(nbformat.reads(nbformat.writes(made), as_version=4), tmp_path)
     outputs = [output for cell in done.cells if cell.cell_type == "code" for output in cell.outputs]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert any("follows from the numbers" in output.get("text", "") for output in outputs)

@@ -4,21 +4,18 @@ import ast
 import importlib
 import re
 import warnings
-from pathlib import Path
 
 import pymc_dirdp as dirdp
+from pymc_dirdp import errors
+from tests.sources import DOCS, FENCED, FILES, PAGES, ROOT, TEXTS, code_in, texts_in, texts_of
 
-ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text()
-PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
-_FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
-_CODE = re.compile(r"`[^`]*`")
+README = PAGES["README.md"]
 
 
 def test_the_readme_makes_a_file_and_reads_it(tmp_path, monkeypatch, capsys):
     """With the file and the second piece of code alone one gets estimates and draws; the third plans r, alpha, KL."""
     monkeypatch.chdir(tmp_path)
-    makes, reads, card = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    makes, reads, card = code_in(README, "python")
     (writes,) = re.findall(r"`(dirdp\.save\([^`]*)`", README)
     made: dict[str, object] = {}
     exec(makes + writes, made)
@@ -44,17 +41,16 @@ def test_the_readme_is_a_screen_and_a_half():
 
 
 def test_links_to_files_lead_somewhere():
-    root = {path.name: path.read_text(encoding="utf-8") for path in ROOT.glob("*.md")}
-    assert {"README.md", "CONTRIBUTING.md", "SECURITY.md"} <= set(root)
+    assert {"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/index.md"} <= set(PAGES)
     broken = []
-    for name, text in {**root, **PAGES}.items():
-        targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", _CODE.sub("", _FENCED.sub("", text)))
+    for name, text in PAGES.items():
+        targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", re.sub(r"`[^`]*`", "", FENCED.sub("", text)))
         broken += [(name, target) for target in targets if not (ROOT / name).parent.joinpath(target).exists()]
     assert not broken
 
 
 def test_the_gallery_has_every_picture_in_a_cell_that_runs_by_itself():
-    cells = re.findall(r"^```{code-cell} ipython3\n(.*?)^```", PAGES["docs/gallery.md"], re.DOTALL | re.MULTILINE)
+    cells = code_in(PAGES["docs/gallery.md"])
     for name in dirdp.plots.__all__:
         assert any(f"dirdp.plots.{name}(" in cell for cell in cells), name
     for cell in cells:
@@ -67,7 +63,7 @@ def test_the_gallery_has_every_picture_in_a_cell_that_runs_by_itself():
 
 def test_tables_of_pages_have_all_their_rows(monkeypatch):
     """They are read from files and pages that others change, and an empty table would look like a short one."""
-    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    monkeypatch.syspath_prepend(str(DOCS))
     tables, wide = (importlib.import_module(name) for name in ("compare_tables", "wide_table"))
     compared = {cell: methods for cell, methods in wide.cells().items() if cell[1]}
     for made, rows in (
@@ -87,26 +83,59 @@ def test_tables_of_pages_have_all_their_rows(monkeypatch):
 
 
 def test_the_paper_cites_what_its_bibliography_holds_and_nothing_else():
-    paper = (ROOT / "docs" / "paper" / "paper.md").read_text(encoding="utf-8")
-    entries = re.findall(r"^@\w+\{(\w+),", (ROOT / "docs" / "paper" / "paper.bib").read_text(encoding="utf-8"), re.M)
-    assert set(re.findall(r"@(\w+)", _FENCED.sub("", paper.split("---\n", 2)[2]))) == set(entries)
+    entries = re.findall(r"^@\w+\{(\w+),", (DOCS / "paper" / "paper.bib").read_text(encoding="utf-8"), re.MULTILINE)
+    text = FENCED.sub("", PAGES["docs/paper/paper.md"].split("---\n", 2)[2])
+    assert set(re.findall(r"@(\w+)", text)) == set(entries)
     assert len(entries) == len(set(entries))
 
 
 def test_each_workflow_runs_what_is_there():
     """A path in a workflow that nobody has tried since is found out on the day of a release."""
-    workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-    assert {path.stem for path in workflows} == {"docs", "release", "tests", "weekly"}
-    for path in workflows:
-        text = path.read_text(encoding="utf-8")
+    workflows = {
+        found[1]: text for name, text in TEXTS.items() if (found := re.match(r"\.github/workflows/(\w+)\.yml", name))
+    }
+    assert set(workflows) == {"docs", "release", "tests", "weekly"}
+    for text in workflows.values():
         for script in re.findall(r"bash (\S+)", text) + re.findall(r"uses: \./(\S+)", text):
             assert (ROOT / script).exists(), script
     versions = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    listed = re.search(r"python: \[(.*)\]", (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))
-    assert re.findall(r"3\.\d+", listed[1]) == versions
+    assert re.findall(r"3\.\d+", re.search(r"python: \[(.*)\]", workflows["tests"])[1]) == versions
 
 
 def test_tests_that_known_vulnerabilities_name_exist():
     named = set(re.findall(r"`((?:\w+/)?test_\w+\.py)`", PAGES["docs/vulnerabilities.md"]))
     assert len(named) > 90
     assert [name for name in sorted(named) if not (ROOT / "tests" / name).is_file()] == []
+
+
+# The page of errors by their text: each heading is a text of the package, and each class of errors is explained.
+
+TROUBLE = PAGES["docs/troubleshooting.md"]
+HEADINGS = re.findall(r"^### (.*)$", TROUBLE, re.MULTILINE)
+
+
+def occurs(heading, texts):
+    """Whether the parts of a heading stand in one text, in their order."""
+    parts = re.compile(".*".join(re.escape(part.strip()) for part in heading.split("…")), re.DOTALL)
+    return any(parts.search(text) for text in texts)
+
+
+def test_each_heading_is_a_text_of_the_package():
+    texts = [text for path in FILES for text in texts_of(path)]
+    assert [heading for heading in HEADINGS if not occurs(heading, texts)] == []
+    texts = list(texts_in(ast.parse('raise ValueError(f"The column {name!r} holds {n} texts.")')))
+    assert occurs("The column … holds", texts)
+    assert not occurs("The column … has", texts)
+    assert not occurs("holds … The column", texts)
+
+
+def test_each_error_and_warning_is_explained():
+    classes = {name for name in errors.__all__ if isinstance(getattr(errors, name), type)}
+    assert len(classes) > 15
+    assert {name for name in classes if f"`{name}`" not in TROUBLE} == set()
+    for entry in re.split(r"^#+ ", TROUBLE, flags=re.MULTILINE):
+        if (heading := entry.splitlines()[:1]) and heading[0] in HEADINGS:
+            _, why, what, *more = entry.strip().split("\n\n")
+            assert re.match(r"`\w+(Error|Warning)`\. [A-Z`]", why), heading
+            assert what[0].isupper(), heading
+            assert not more, heading

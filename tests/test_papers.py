@@ -4,7 +4,6 @@ import doctest
 import math
 import re
 from functools import reduce
-from pathlib import Path
 
 import numpy as np
 import printed_p1
@@ -15,27 +14,20 @@ import pytest
 from scipy.stats import norm
 
 import pymc_dirdp as dirdp
+from tests.sources import PAGES, TEXTS, rows_of
 
-ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "papers.md").read_text()
-TABLE = PAGE[PAGE.index("| Statement |") :].split("\n\n", maxsplit=1)[0]
 # Statement, function and verdict of each row.
-ROWS = [tuple(cell.strip() for cell in line.strip("|").split(" | ")) for line in TABLE.splitlines()[2:]]
+ROWS = rows_of(PAGES["docs/papers.md"], "Statement")
 NAMED = sorted({name for _, functions, _ in ROWS for name in re.findall(r"`([\w.]+)`", functions)})
 # What is printed and used for no release.
 PRINTED = (printed_p1, printed_p2, printed_p3, printed_p4)
 # Where the table's names are looked for.
 ROOMS = (dirdp, dirdp.papers, dirdp.mechanisms, dirdp.planning)
-OTHER_TESTS = "\n".join(
-    path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py")) if path != Path(__file__)
-)
 
 
 def test_every_row_has_a_statement_a_function_and_a_verdict():
     assert len(ROWS) > 50
-    for row in ROWS:
-        assert len(row) == 3, row
-        statement, functions, verdict = row
+    for statement, functions, verdict in ROWS:
         assert re.match(r"P[1-4] |P[1-4], ", statement), statement
         assert functions == "none" or re.fullmatch(r"`[\w.]+`(, `[\w.]+`)*", functions), functions
         assert re.match(r"\*(agrees|corrected|misleading|refused)\*", verdict), verdict
@@ -44,7 +36,10 @@ def test_every_row_has_a_statement_a_function_and_a_verdict():
 
 
 def test_every_function_of_the_table_exists_and_is_tested():
-    words = set(re.findall(r"\w+", OTHER_TESTS))
+    tests = {name: text for name, text in TEXTS.items() if re.match(r"tests/.*test_\w+\.py", name)}
+    words = {
+        word for name, text in tests.items() if name != "tests/test_papers.py" for word in re.findall(r"\w+", text)
+    }
     for name in NAMED:
         first, *rest = name.split(".")
         homes = [room for room in ROOMS if first in dir(room)] or [room for room in PRINTED if first in dir(room)]

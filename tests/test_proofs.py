@@ -5,20 +5,16 @@ import inspect
 import pkgutil
 import re
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
 import pymc_dirdp
 from pymc_dirdp.mechanisms.base import Mechanism
+from tests import sources
+from tests.sources import PACKAGE, ROOT, TEXTS, tree_of
 
-ROOT = Path(__file__).parents[1]
-PAGES = {
-    path.stem: path.read_text()
-    for path in sorted((ROOT / "docs" / "proofs").glob("*.md"))
-    if path.stem not in {"index", "theory"}
-}
-
+PAGES = {name[12:-3]: text for name, text in sources.PAGES.items() if name.startswith("docs/proofs/")}
+INDEX, THEORY = PAGES.pop("index"), PAGES.pop("theory")
 PARTS = ("Domain", "Relation", "Output", "Privacy map", "Code", "Rounding")
 
 
@@ -55,29 +51,6 @@ def test_every_curve_has_a_page():
     assert every <= owned <= every | OTHERS
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_pages_are_whole_and_name_what_exists(name):
-    page = PAGES[name]
-    for section in ("Claim", "Proof", "What it assumes", "How it was checked"):
-        body = re.search(rf"^## {section}\n\n(.+?)(?=\n## |\Z)", page, re.MULTILINE | re.DOTALL)
-        assert body, f"{name} lacks {section}"
-        assert len(body[1]) > 10
-    tests = re.findall(r"`(tests/[\w/]+\.py)`", page)
-    assert tests
-    assert all((ROOT / test).exists() for test in tests)
-    theory = (ROOT / "docs" / "proofs" / "theory.md").read_text()
-    for theorem in re.findall(r"Theorem (\d+) (?:of \[Theory|for|:|\()", page):
-        assert f"{{admonition}} Theorem {theorem}\n" in theory
-    for section in re.findall(r"[Ss]ection (\d+)", page):
-        assert re.search(rf"^## {section}\. ", theory, re.MULTILINE)
-    index = (ROOT / "docs" / "proofs" / "index.md").read_text()
-    assert re.search(rf"^{name}$", index, re.MULTILINE)
-    row = re.search(rf"^\| \[[^]]+\]\({name}\.md\) \|(.+)\|$", index, re.MULTILINE)
-    assert row
-    assert all(cell.strip() for cell in row[1].split(" | "))
-    assert len(row[1].split(" | ")) == 3
-
-
 def parts(page):
     """The definitions at the start of a page, and what is before and after them."""
     before, *definitions = re.split(
@@ -88,14 +61,10 @@ def parts(page):
 
 def defined(path):
     """The names of all functions and classes of a file, and of the methods of its classes."""
-    names = set()
-    file = ROOT / path if path.startswith("examples/") else ROOT / "pymc_dirdp" / path
-    for node in ast.parse(file.read_text()).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            names.add(node.name)
-        if isinstance(node, ast.ClassDef):
-            names |= {f"{node.name}.{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)}
-    return names
+    parts = [("", tree_of(ROOT / path if path.startswith("examples/") else PACKAGE / path))]
+    parts += [(f"{node.name}.", node) for node in parts[0][1].body if isinstance(node, ast.ClassDef)]
+    kinds = ast.FunctionDef | ast.ClassDef
+    return {f"{home}{node.name}" for home, part in parts for node in part.body if isinstance(node, kinds)}
 
 
 def unresolved(code):
@@ -109,7 +78,25 @@ def unresolved(code):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_pages_begin_with_what_is_proved_about_which_code(name):
+def test_pages_are_whole_and_name_what_exists(name):
+    page = PAGES[name]
+    for section in ("Claim", "Proof", "What it assumes", "How it was checked"):
+        body = re.search(rf"^## {section}\n\n(.+?)(?=\n## |\Z)", page, re.MULTILINE | re.DOTALL)
+        assert body, f"{name} lacks {section}"
+        assert len(body[1]) > 10
+    tests = re.findall(r"`(tests/[\w/]+\.py)`", page)
+    assert tests
+    assert set(tests) <= set(TEXTS)
+    for theorem in re.findall(r"Theorem (\d+) (?:of \[Theory|for|:|\()", page):
+        assert f"{{admonition}} Theorem {theorem}\n" in THEORY
+    for section in re.findall(r"[Ss]ection (\d+)", page):
+        assert re.search(rf"^## {section}\. ", THEORY, re.MULTILINE)
+    assert re.search(rf"^{name}$", INDEX, re.MULTILINE)
+    row = re.search(rf"^\| \[[^]]+\]\({name}\.md\) \|(.+)\|$", INDEX, re.MULTILINE)
+    assert row
+    assert all(cell.strip() for cell in row[1].split(" | "))
+    assert len(row[1].split(" | ")) == 3
+    # It begins with what is proved about which code.
     before, definitions = parts(PAGES[name])
     introduction = before.strip().partition("\n")[2].strip()
     assert introduction

@@ -5,11 +5,10 @@ import random
 import secrets
 
 import numpy as np
-import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from tests.planned import planned_sample
+from tests.planned import one_row
 
 
 @pytest.fixture(autouse=True)
@@ -20,9 +19,7 @@ def stated(request):
 
 
 def release():
-    with pm.Model():
-        pm.Multinomial("x", n=60, p=pm.Dirichlet("p", a=np.ones(3)), observed=[30, 20, 10])
-        release = planned_sample(dirdp.ApproxDP(epsilon=0.1, delta=1e-6), mechanism="geometric", released_draws=2)
+    release = dirdp.sample(dirdp.PureDP(epsilon=0.1), one_row(), mechanism="geometric")
     return release["release"]["text"].item()
 
 

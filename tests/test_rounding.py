@@ -140,9 +140,8 @@ def deltas_of_pairs(rng):
             yield f"pair {loses, gains, r}, epsilon {epsilon}", curves.delta(epsilon), true, 1 + 1e-7
     delta = between(rng, 1e-30, 0.1)
     epsilon = curves.epsilon(delta)
-    yield from of_epsilon(
-        f"pair {loses, gains, r}", epsilon, delta, functools.partial(pair_delta, loses=loses, gains=gains, r=r)
-    )
+    true_delta = functools.partial(pair_delta, loses=loses, gains=gains, r=r)
+    yield from of_epsilon(f"pair {loses, gains, r}", epsilon, delta, true_delta)
 
 
 def of_epsilon(name, epsilon, delta, true_delta, share=1e-6):
@@ -155,18 +154,20 @@ def of_epsilon(name, epsilon, delta, true_delta, share=1e-6):
 # Bounded losses: two answers, three with an erased one, chains of steps, and bounded range.
 
 
-def answers_renyi(order, u, n):
-    if order == math.inf:
-        return n * mpf(u)
+def answers_renyi(order, u, n=1, truth=None):
+    """Of n answers with the loss u, -u, or 0 if they may be erased."""
     with mp.workdps(80):
         order, u = mpf(order), mpf(u)
+        true = mpf(truth) if truth else 1 / (1 + mp.exp(-u))
+        false = true * mp.exp(-u)
         if order == 1:
-            return n * u * mp.tanh(u / 2)
-        return n * mp.log(mp.cosh((order - mpf(1) / 2) * u) / mp.cosh(u / 2)) / (order - 1)
+            return n * (true - false) * u
+        terms = true * mp.expm1((order - 1) * u) + false * mp.expm1((1 - order) * u)
+        return n * mp.log1p(terms) / (order - 1)
 
 
 def answers_delta(epsilon, u, n, truth=None):
-    """Of n answers with the loss u, -u, or 0 if they may be erased: a sum over the numbers of true and false ones."""
+    """A sum over the numbers of true and false answers."""
     with mp.workdps(70):
         epsilon, u = mpf(epsilon), mpf(u)
         true = mpf(truth) if truth else 1 / (1 + mp.exp(-u))
@@ -220,24 +221,13 @@ def many_answers(rng):
     factor = 1.1 if true > mpf("1e-17") else math.inf
     yield f"{n} composed answers, {u}, {epsilon}", composed.delta(epsilon), true, factor
     delta = between(rng, 1e-12, 0.1)
-    yield from of_epsilon(
-        f"composed {u}", composed.epsilon(delta), delta, lambda e, u=u, n=n: answers_delta(e, u, n), 0.05
-    )
+    true_delta = functools.partial(answers_delta, u=u, n=n)
+    yield from of_epsilon(f"composed {u}", composed.epsilon(delta), delta, true_delta, 0.05)
     leak = between(rng, 1e-12, 1e-4)
     leaks = Composition(((Bounded(u, leak), n),))
     survival = (1 - mpf(leak)) ** n
     yield f"{n} of {u, leak}", leaks.delta(epsilon), 1 - survival + survival * true, 1.1
     yield f"{n} of {u, leak}, pure", composed.pure_epsilon, n * mpf(u), 1 + 1e-15
-
-
-def erased_renyi(order, u, truth):
-    with mp.workdps(80):
-        order, u, true = mpf(order), mpf(u), mpf(truth)
-        false = true * mp.exp(-u)
-        if order == 1:
-            return (true - false) * u
-        terms = true * mp.expm1((order - 1) * u) + false * mp.expm1((1 - order) * u)
-        return mp.log1p(terms) / (order - 1)
 
 
 def chain_delta(epsilon, u, truth, steps):
@@ -271,9 +261,9 @@ def erased_answers(rng):
     u = between(rng, 1e-10, 30)
     truth = between(rng, 1e-6, 1) / (1 + math.exp(-u)) * (1 - 1e-15)
     curves, order = ErasedResponse(u, truth), order_of(rng)
-    yield f"{curves}, order {order}", curves.renyi(order), erased_renyi(order, u, truth), 1 + 1e-10
+    yield f"{curves}, order {order}", curves.renyi(order), answers_renyi(order, u, 1, truth), 1 + 1e-10
     orders = [1.0, *(1 + between(rng, 1e-6, order) for _ in range(20))]
-    sup = max(erased_renyi(one, u, truth) / mpf(one) for one in orders if one <= order or one == 1.0)
+    sup = max(answers_renyi(one, u, 1, truth) / mpf(one) for one in orders if one <= order or one == 1.0)
     yield f"{curves}, omega {order}", curves.rho(max(order, 1 + 1e-12)), sup, math.inf
     for epsilon in (0.0, u * rng.random()):
         yield f"{curves}, epsilon {epsilon}", curves.delta(epsilon), answers_delta(epsilon, u, 1, truth), 1 + 1e-12
@@ -536,7 +526,7 @@ def of_zero_sum(rng):
         u = 2 / mpf(scale)
     order, epsilon = order_of(rng, most=100), float(u) * rng.random()
     yield f"{mechanism!r}, pure", mechanism.pure_epsilon, u, 1 + 1e-15
-    yield f"{mechanism!r}, order {order}", mechanism.renyi(order), erased_renyi(order, u, truth), 1 + 1e-6
+    yield f"{mechanism!r}, order {order}", mechanism.renyi(order), answers_renyi(order, u, 1, truth), 1 + 1e-6
     yield (f"{mechanism!r}, epsilon {epsilon}", mechanism.delta(epsilon), answers_delta(epsilon, u, 1, truth), 1 + 1e-9)
 
 
@@ -576,12 +566,8 @@ def of_papers(rng):
     bound = papers.p2_theorem_1(gamma=gamma, **known)
     true = mpf(r) ** 2 * mpf(squared) * mp.psi(1, mpf(alpha) - mpf(gamma)) / 2
     yield f"P2 Theorem 1, {gamma}, {known}", bound.rho, true, 1 + 1e-3
-    yield (
-        f"P2 Theorem 1, omega, {gamma}, {known}",
-        float(mpf(gamma) / (mpf(r) * mpf(largest)) + 1),
-        mpf(bound.omega),
-        math.inf,
-    )
+    most = float(mpf(gamma) / (mpf(r) * mpf(largest)) + 1)
+    yield f"P2 Theorem 1, omega, {gamma}, {known}", most, mpf(bound.omega), math.inf
 
 
 FAMILIES = {
@@ -632,7 +618,6 @@ def test_a_number_that_is_too_small_or_too_large_is_seen(monkeypatch):
     assert sum(n for _, n in FAMILIES.values()) > 20_000
     true_rho = DominatingPair.rho
     for factor, at in ((1 - 1e-14, 0), (1 + 1e-8, 1)):
-        monkeypatch.setattr(
-            DominatingPair, "rho", lambda self, omega, f=factor: f * true_rho(self, omega) / (1 + 3e-11)
-        )
+        changed = factor / (1 + 3e-11)
+        monkeypatch.setattr(DominatingPair, "rho", lambda self, omega, f=changed: f * true_rho(self, omega))
         assert compared("rho of pairs", 0.1, 1)[at]

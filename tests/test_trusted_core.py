@@ -5,6 +5,7 @@ import contextlib
 import gc
 import re
 import sys
+import traceback
 import warnings
 from pathlib import Path
 
@@ -17,11 +18,11 @@ from pymc_dirdp.accounting.opening import Sealed
 from pymc_dirdp.mechanisms.registry import Dirichlet, Marginals
 from pymc_dirdp.releases import pairs_drawn, release
 from pymc_dirdp.sampling.drawing import Once, SecretCounts
-from tests.sources import FILES, PACKAGE, ROOT, tree_of
+from tests.planned import one_row, three_questions
+from tests.sources import FILES, PACKAGE, PAGES, tree_of
 from tests.test_non_interference import FRAMES
 from tests.test_non_interference import VERBS as OF_RECORDS
 
-PAGE = ROOT / "docs" / "threat_model.md"
 LOOSE, LARGE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6), dirdp.ApproxDP(epsilon=4.0, delta=1e-5)
 CELLS = [48611, 31337, 77003, 10522]
 RECORDS = {"pet": ["cat", "dog", "cat", "hen"] * 50, "fur": ["yes", "no", "yes", "no"] * 50}
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededRelease
 
 def core():
     """The files that the page names."""
-    section = PAGE.read_text(encoding="utf-8").split("## The trusted core")[1].split("\n## ")[0]
+    section = PAGES["docs/threat_model.md"].split("## The trusted core")[1].split("\n## ")[0]
     return re.findall(r"^\| `pymc_dirdp/([\w/]+\.py)`", section, flags=re.M)
 
 
@@ -53,10 +54,7 @@ def test_only_the_core_reads_secret_counts():
 
 
 def one_table():
-    with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
-        p = pm.Dirichlet("p", a=[1.5, 1, 1, 2], dims="hair")
-        pm.Multinomial("students", n=sum(CELLS), p=p, observed=CELLS)
-    return model
+    return one_row(CELLS, [1.5, 1, 1, 2])
 
 
 def codes_and_rates():
@@ -64,13 +62,6 @@ def codes_and_rates():
         theta = pm.Dirichlet("theta", a=[[1, 2, 1], [1, 1, 3]], dims=("parent", "child"))
         pm.Categorical("c", p=theta[np.array([0, 1, 1, 0, 1])], observed=np.array([0, 1, 2, 1, 1]))
         pm.Bernoulli("b", p=pm.Beta("rate", 1, 1), observed=[0, 0, 1, 1, 1])
-    return model
-
-
-def survey():
-    with pm.Model(coords={"item": list("abc"), "person": range(6), "side": ["no", "yes"]}) as model:
-        p = pm.Dirichlet("p", a=np.ones((3, 2)), dims=("item", "side"))
-        pm.Categorical("answer", p=p, observed=np.arange(18).reshape(6, 3) % 2, dims=("person", "item"))
     return model
 
 
@@ -112,7 +103,7 @@ VERBS = {
     "joint": lambda folder: sampled(codes_and_rates, mechanism="joint"),
     "marginals": lambda folder: sampled(codes_and_rates, mechanism="marginals"),
     "geometric marginals": lambda folder: sampled(codes_and_rates, mechanism=Marginals(noise="geometric")),
-    "survey": lambda folder: sampled(survey, unit="person"),
+    "survey": lambda folder: sampled(three_questions, unit="person"),
     "ledger": lambda folder: sampled(ledger=dirdp.Ledger(LOOSE, folder / "ledger.db")),
     "counts": lambda folder: dirdp.private_model(dirdp.PureDP(epsilon=1.0), poisson(), count_variables=["cases"]),
     "pairs": of_pairs,
@@ -173,20 +164,14 @@ def test_only_the_core_runs_with_counts_in_hand(verb, tmp_path):
     assert set(left) == {0}
 
 
-def contents(value):
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list | tuple) else [value]
-
-
 def arrays_in_frames():
     """The arrays in local variables of all frames of this thread."""
-    frame = sys._getframe(1)
-    while frame is not None:
+    for frame, _ in traceback.walk_stack(sys._getframe()):
         if frame.f_code.co_filename.startswith(str(PACKAGE)):
             for value in frame.f_locals.values():
-                yield from (item for item in contents(value) if isinstance(item, np.ndarray | SecretCounts))
-        frame = frame.f_back
+                items = value.values() if isinstance(value, dict) else value
+                items = items if isinstance(value, dict | list | tuple) else [value]
+                yield from (item for item in items if isinstance(item, np.ndarray | SecretCounts))
 
 
 DESCRIBED = {
@@ -229,11 +214,7 @@ def test_an_error_leaves_no_frame_with_records(problem):
     assert error.__context__ is None
     assert error.__cause__ is None
     assert "48611" not in str(error)
-    frames, trace = [], error.__traceback__
-    while trace is not None:
-        frames.append(trace.tb_frame)
-        trace = trace.tb_next
-    assert not any(frame.f_code is failing.__code__ for frame in frames)
+    assert not any(frame.f_code is failing.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def test_counts_that_are_left_are_seen():

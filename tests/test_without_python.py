@@ -4,7 +4,6 @@ import math
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,11 +13,10 @@ from scipy.stats import chi2, chi2_contingency, kstest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.cli.main import main
+from tests.sources import DOCS, PAGES, code_in
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE = (DOCS / "without_python.md").read_text(encoding="utf-8")
-CODE = re.findall(r"^```r\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-OUTPUT = re.findall(r"^```text\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+PAGE = PAGES["docs/without_python.md"]
+CODE, OUTPUT = code_in(PAGE, "r"), code_in(PAGE, "text")
 NUMBERS = re.compile(r"\d+\.\d+")
 
 

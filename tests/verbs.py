@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import itertools
 import typing
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +15,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp import bandits, mechanisms
 from pymc_dirdp.planning.options import TableOptions
 from pymc_dirdp.releases.plan import ModelPlanning, Options
+from tests.planned import one_row
 
 PUBLIC_ROOMS = sorted(stub.parent.name for stub in Path(dirdp.__file__).parent.glob("*/__init__.pyi"))
 
@@ -92,9 +94,7 @@ quiet = {"progressbar": False}
 
 @functools.cache
 def hair():
-    with pm.Model(coords={"hair": ["black", "brown", "red"]}) as model:
-        pm.Multinomial("y", n=60, p=pm.Dirichlet("p", np.ones(3), dims="hair"), observed=[20, 30, 10], dims="hair")
-    return model
+    return one_row([20, 30, 10])
 
 
 @functools.cache
@@ -153,12 +153,11 @@ def of_bandit(verb, **settings):
     return lambda **named: getattr(dirdp.ThompsonSampler(["a", "b"], PURE, **settings), verb)(**named)
 
 
-saved_runs: list[str] = []
+runs = itertools.count()
 
 
 def saved_run():
-    path = f"run{len(saved_runs)}.db"
-    saved_runs.append(path)
+    path = f"run{next(runs)}.db"
     dirdp.ThompsonSampler(["a", "b"], PURE).save(path)
     return {"path": path}
 
@@ -250,14 +249,10 @@ CALLS = {
     "latent_class": lambda: {"records": ALL, "categories": LABELS},
     "naive_bayes": lambda: {"X": FRAME[["a", "b"]], "y": FRAME["c"], **LABELLED},
     "Classifier": lambda: {"tables": classifier().tables, "calibration": classifier().calibration},
-    "Classifier.sample": lambda: {
-        "guarantee": PURE,
-        "X": FRAME[["a"]],
-        "y": FRAME["c"],
-        "mechanism": "geometric",
-        "categories": {"a": ["u", "v"], "c": ["u", "v"]},
-        "target": "c",
-    },
+    "Classifier.sample": lambda: (
+        {"guarantee": PURE, "X": FRAME[["a"]], "y": FRAME["c"], "mechanism": "geometric", "target": "c"}
+        | {"categories": {"a": ["u", "v"], "c": ["u", "v"]}}
+    ),
     "Classifier.predict_log_proba": lambda: {"X": FRAME[["a", "b"]]},
     "fit": lambda: {"release": drawn_network(), **quiet},
     "log_likelihood": lambda: {"release": drawn_network(), "records": ALL},

@@ -33,7 +33,6 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -180,24 +179,13 @@ def sample(files: list[str], n: int, seed: int) -> list[Mutant]:
     return random.Random(seed).sample(mutants, min(n, len(mutants)))
 
 
-Job = Callable[["Copy"], str]
-
-
-def _passes(tests: list[str]) -> int:
-    return int(pytest.main(["-x", *QUIETLY, *tests]))
-
-
 class Notes:
-    """A plugin of pytest that notes which lines of the package each test runs, and how long it takes.
+    """A plugin of pytest that notes which lines of the package each test runs, and how long it takes."""
 
-    What it noted of a file of tests, or of the doctests of a room, is written down once they have run.
-    """
-
-    def __init__(self, copied: Path, answers: dict[str, Path], cap: float) -> None:
-        self.prefix, self.answers, self.cap = str(copied / PACKAGE) + os.sep, answers, cap
-        self.tests: dict[str, dict[str, dict[str, Any]]] = {tests: {} for tests in answers}
-        self.now: dict[str, set[int]] = defaultdict(set)
-        self.passed = True
+    def __init__(self, copied: Path, cap: float) -> None:
+        self.prefix, self.cap, self.passed = str(copied / PACKAGE) + os.sep, cap, True
+        self.tests: dict[str, dict[str, Any]] = {}
+        self.lines: dict[str, set[int]] = defaultdict(set)
         monitoring = sys.monitoring
         monitoring.use_tool_id(monitoring.COVERAGE_ID, "mutants")
         monitoring.register_callback(monitoring.COVERAGE_ID, monitoring.events.LINE, self.line)
@@ -205,37 +193,26 @@ class Notes:
 
     def line(self, code: Any, number: int) -> Any:
         if code.co_filename.startswith(self.prefix):
-            self.now[code.co_filename[len(self.prefix) :]].add(number)
+            self.lines[code.co_filename[len(self.prefix) :]].add(number)
         return sys.monitoring.DISABLE
 
-    def of(self, item: Any) -> str | None:
-        """Which of the answers a test belongs to."""
-        file = item.nodeid.partition("::")[0] if item else ""
-        return next((tests for tests in self.answers if file == tests or file.startswith(tests + "/")), None)
-
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Iterator[None]:
-        self.now, self.passed = defaultdict(set), True
+    def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
+        self.lines, self.passed = defaultdict(set), True
         sys.monitoring.restart_events()
         start = time.process_time()
         result = yield
-        lines = {file: sorted(lines) for file, lines in self.now.items()}
-        tests = self.of(item)
         if self.passed:
-            self.tests[tests][item.nodeid] = {"seconds": time.process_time() - start, "lines": lines}
-        if self.of(nextitem) != tests:
-            self.write(tests)
+            lines = {file: sorted(lines) for file, lines in self.lines.items()}
+            self.tests[item.nodeid] = {"seconds": time.process_time() - start, "lines": lines}
         return result
 
-    def pytest_runtest_setup(self, item: Any) -> None:
-        if sum(about["seconds"] for about in self.tests[self.of(item)].values()) > self.cap:
+    def pytest_runtest_setup(self) -> None:
+        if sum(about["seconds"] for about in self.tests.values()) > self.cap:
             pytest.skip("enough is noted of this file")
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self.passed &= report.passed
-
-    def write(self, tests: str) -> None:
-        self.answers[tests].write_text(json.dumps(self.tests[tests]))
 
 
 class Copy:
@@ -248,7 +225,7 @@ class Copy:
         shutil.copytree(ROOT, self.path, ignore=ignored)
 
     def run(self, act: Callable[[], int], seconds: float) -> str:
-        """What becomes of a function in a process of its own: `passed`, `failed` or `timeout`.
+        """What becomes of a function in a process of its own: `survived` if it returns 0, `killed` or `timeout`.
 
         The seconds are of processor time, so a busy machine is no timeout; a process that waits has ten times as many.
         """
@@ -278,26 +255,23 @@ class Copy:
             done, status = os.waitpid(process, os.WNOHANG)
             if done:
                 code = os.waitstatus_to_exitcode(status)
-                return "timeout" if code == -signal.SIGXCPU else "passed" if code == 0 else "failed"
+                return "timeout" if code == -signal.SIGXCPU else "survived" if code == 0 else "killed"
             time.sleep(0.02)
         os.killpg(process, signal.SIGKILL)
         os.waitpid(process, 0)
         return "timeout"
 
-    def note(self, answers: dict[str, Path], cap: float) -> str:
-        """Write down which lines the tests run, file by file."""
+    def note(self, tests: str, answer: Path, cap: float) -> None:
+        """Write down which lines a file of tests, or the examples of a room, run."""
 
         def act() -> int:
-            notes = Notes(self.path, answers, cap)
-            pytest.main([*QUIETLY, *answers], plugins=[notes])
-            for tests, answer in answers.items():
-                if not answer.exists():
-                    notes.write(tests)
+            notes = Notes(self.path, cap)
+            pytest.main([*QUIETLY, tests], plugins=[notes])
+            answer.write_text(json.dumps(notes.tests))
             return 0
 
-        if self.run(act, 3600) != "passed":
+        if self.run(act, 3600) != "survived":
             raise RuntimeError((self.path / "output.txt").read_text()[-3000:])
-        return "noted"
 
     def judge(self, mutant: Mutant, stages: list[list[str]], seconds: float) -> str:
         """Run the tests with the mutant in place, a stage after the other until one fails."""
@@ -306,45 +280,30 @@ class Copy:
         file.write_bytes(source[: mutant.start] + mutant.new.encode() + source[mutant.end :])
         try:
             for tests in stages:
-                ran = self.run(partial(_passes, tests), 3 * seconds)
-                if ran != "passed":
+                became = self.run(lambda tests=tests: int(pytest.main(["-x", *QUIETLY, *tests])), 3 * seconds)
+                if became != "survived":
                     break
         finally:
             file.write_bytes(source)
             os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-        return {"passed": "survived", "failed": "killed"}.get(ran, ran)
+        return became
 
 
-def work_on(number: int, work: Path, jobs: list[Job], next_job: Any, answers: Any) -> None:
-    """Take jobs until there are none."""
-    copied = Copy(work, number)
-    while True:
-        with next_job.get_lock():
-            i, next_job.value = next_job.value, next_job.value + 1
-        if i >= len(jobs):
-            return
-        try:
-            answers.put((i, jobs[i](copied)))
-        except BaseException as error:
-            answers.put((i, error))
-            raise
+def in_copies[Thing](act: Callable[[Copy, Thing], object], things: list[Thing], work: Path, workers: int) -> None:
+    """Do something with each thing, in so many processes that have a copy of the repository each."""
 
+    def some(number: int) -> None:
+        copied = Copy(work, number)
+        for thing in things[number::workers]:
+            act(copied, thing)
 
-def parallel(jobs: list[Job], work: Path, workers: int) -> Iterator[tuple[int, str]]:
-    """The number of each job and what becomes of it, in the order in which they end."""
-    context = multiprocessing.get_context("fork")
-    # No queue with a thread: the workers fork.
-    next_job, answers = context.Value("i", 0), context.SimpleQueue()
-    processes = [context.Process(target=work_on, args=(i, work, jobs, next_job, answers)) for i in range(workers)]
+    processes = [multiprocessing.get_context("fork").Process(target=some, args=(i,)) for i in range(workers)]
     for process in processes:
         process.start()
-    for _ in jobs:
-        i, answer = answers.get()
-        if isinstance(answer, BaseException):
-            raise answer
-        yield i, answer
     for process in processes:
         process.join()
+    if any(process.exitcode for process in processes):
+        raise RuntimeError("A process has failed; its error is above.")
 
 
 def noted(work: Path, workers: int, cap: float) -> dict[str, dict[str, Any]]:
@@ -358,10 +317,9 @@ def noted(work: Path, workers: int, cap: float) -> dict[str, dict[str, Any]]:
     for file in files:
         tests, text = str(file.relative_to(ROOT)), file.read_bytes() if file.is_file() else b""
         cached[tests] = work / (hashlib.sha256(code + tests.encode() + text).hexdigest()[:24] + ".json")
-    new = {tests: file for tests, file in cached.items() if not file.exists()}
-    parts = [dict(list(new.items())[i::workers]) for i in range(workers)]
-    for _ in parallel([partial(Copy.note, answers=part, cap=cap) for part in parts if part], work, workers):
-        pass
+    new = [(tests, file) for tests, file in cached.items() if not file.exists()]
+    if new:
+        in_copies(lambda copied, one: copied.note(*one, cap), new, work, workers)
     return {test: about for file in cached.values() for test, about in json.loads(file.read_text()).items()}
 
 
@@ -415,26 +373,20 @@ def main() -> None:
     mutants = [mutant for mutant in mutants if "\t".join(described(mutant)) not in done]
     tests = noted(options.work, options.workers, options.cap)
     # A change that changes nothing: every test has to be found again by its name.
-    none = Mutant(files[0], (1, 1), 0, 0, "", "")
-    same = partial(Copy.judge, mutant=none, stages=[["--collect-only", *tests]], seconds=900)
-    if [became for _, became in parallel([same], options.work, 1)] != ["survived"]:
-        raise RuntimeError((options.work / "copy-0" / "output.txt").read_text()[-3000:])
+    none, copied = Mutant(files[0], (1, 1), 0, 0, "", ""), Copy(options.work, 0)
+    if copied.judge(none, [["--collect-only", *tests]], 900) != "survived":
+        raise RuntimeError((copied.path / "output.txt").read_text()[-3000:])
 
-    def tell(became: str, mutant: Mutant) -> None:
+    def judge(copied: Copy, mutant: Mutant) -> None:
+        stages = nearest(mutant, tests, options.seconds)
+        became = copied.judge(mutant, stages, options.seconds) if stages else "untested"
         line = "\t".join([became, *described(mutant)])
         print(line, flush=True)
         if options.table:
             with options.table.open("a") as table:
                 print(line, file=table)
 
-    near = [(mutant, stages) for mutant in mutants if (stages := nearest(mutant, tests, options.seconds))]
-    run = {id(mutant) for mutant, _ in near}
-    for mutant in mutants:
-        if id(mutant) not in run:
-            tell("untested", mutant)
-    jobs = [partial(Copy.judge, mutant=mutant, stages=stages, seconds=options.seconds) for mutant, stages in near]
-    for i, became in parallel(jobs, options.work, options.workers):
-        tell(became, near[i][0])
+    in_copies(judge, mutants, options.work, options.workers)
 
 
 def described(mutant: Mutant) -> tuple[str, str, str]:
