@@ -1,6 +1,5 @@
 """What is the same in every run of every test, and releases whose texts were edited."""
 
-import copy
 import json
 import os
 import random
@@ -81,52 +80,48 @@ def no_counts_of_other_tests():
     _LIVE.clear()
 
 
-def _text(facts):
-    """A text in its canonical form with the digest that belongs to it; any other where there is none, as for NaN."""
+@pytest.fixture(scope="session")
+def text_of_facts():
+    """`text_of_facts(facts)`: a text in its canonical form, with the digest that belongs to it; any other for NaN."""
     from pymc_dirdp.texts.grammar import digest, to_lines
 
-    try:
-        return to_lines({"digest": digest(facts)} | facts)
-    except ValueError:
-        return json.dumps({"digest": "0" * 64} | facts)
+    def text_of(facts):
+        try:
+            return to_lines({"digest": digest(facts)} | facts)
+        except ValueError:
+            return json.dumps({"digest": "0" * 64} | facts)
+
+    return text_of
 
 
-def _edited(release, *edits):
-    """The tree of an edited text: the path of each fact, and what stands there instead, or a function of it.
+@pytest.fixture(scope="session")
+def edited(text_of_facts):
+    """`edited(release, (path, value), ...)`: the release of which somebody has edited the text, with its own digest.
 
-    Where the text is none, the tree is the old one with the new text.
+    The path is that of a fact, and the value what stands there instead, or a function of it. Where the text is none,
+    the tree is the old one with the new text.
     """
-    facts = json.loads(release["release"]["text"].item())
-    facts.pop("digest")
-    facts = copy.deepcopy(facts)
-    for path, value in edits:
-        inside = facts
-        for key in path[:-1]:
-            inside = inside[key]
-        inside[path[-1]] = value(inside[path[-1]]) if callable(value) else value
     from pymc_dirdp.errors import ReleaseError
     from pymc_dirdp.releases.opened import from_text
     from pymc_dirdp.releases.view import view
 
-    text = _text(facts)
-    try:
-        return view(from_text(text))
-    except ReleaseError:
-        tree = release.copy(deep=True)
-        tree["release"] = xr.DataTree(xr.Dataset({"text": ((), np.array(text, dtype=object))}))
-        return tree
+    def edit(release, *edits):
+        facts = json.loads(release["release"]["text"].item())
+        facts.pop("digest")
+        for path, value in edits:
+            inside = facts
+            for key in path[:-1]:
+                inside = inside[key]
+            inside[path[-1]] = value(inside[path[-1]]) if callable(value) else value
+        text = text_of_facts(facts)
+        try:
+            return view(from_text(text))
+        except ReleaseError:
+            tree = release.copy(deep=True)
+            tree["release"] = xr.DataTree(xr.Dataset({"text": ((), np.array(text, dtype=object))}))
+            return tree
 
-
-@pytest.fixture(scope="session")
-def edited():
-    """`edited(release, (path, value), ...)`: the release of which somebody has edited the text, with its own digest."""
-    return _edited
-
-
-@pytest.fixture(scope="session")
-def text_of_facts():
-    """`text_of_facts(facts)`: a text in its canonical form, with the digest that belongs to it."""
-    return _text
+    return edit
 
 
 @pytest.fixture(scope="session")
