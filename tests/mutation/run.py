@@ -29,7 +29,6 @@ import shutil
 import signal
 import sys
 import time
-import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -44,6 +43,8 @@ PACKAGE = "pymc_dirdp"
 HEAVY = ["numpy", "scipy.stats", "scipy.special", "mpmath", "hypothesis", "pandas", "pymc", "dp_accounting"]
 # No assertion is rewritten: it would take longer than most tests.
 QUIETLY = ["-n0", "-q", "-p", "no:cacheprovider", "--assert=plain"]
+
+FORK = multiprocessing.get_context("fork")
 
 COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),
@@ -229,37 +230,30 @@ class Copy:
 
         The seconds are of processor time, so a busy machine is no timeout; a process that waits has ten times as many.
         """
+        process = FORK.Process(target=self._silently, args=(act, seconds))
+        process.start()
+        process.join(10 * seconds)
+        if process.exitcode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.join()
+            return "timeout"
+        return {0: "survived", -signal.SIGXCPU: "timeout"}.get(process.exitcode, "killed")
+
+    def _silently(self, act: Callable[[], int], seconds: float) -> None:
+        os.setpgid(0, 0)
+        output = os.open(self.path / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for stream in (1, 2):
+            os.dup2(output, stream)
+        os.chdir(self.path)
+        sys.path.insert(0, str(self.path))
+        os.environ["PYTHONPATH"] = str(self.path)
+        sys.dont_write_bytecode = True
+        used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+        resource.setrlimit(resource.RLIMIT_CPU, (int(used + seconds) + 1, resource.RLIM_INFINITY))
+        code = act()
         sys.stdout.flush()
-        process = os.fork()
-        if process == 0:
-            os.setpgid(0, 0)
-            silent = os.open(self.path / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(silent, 1)
-            os.dup2(silent, 2)
-            os.chdir(self.path)
-            sys.path.insert(0, str(self.path))
-            os.environ["PYTHONPATH"] = str(self.path)
-            sys.dont_write_bytecode = True
-            used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-            resource.setrlimit(resource.RLIMIT_CPU, (int(used + seconds) + 1, resource.RLIM_INFINITY))
-            code = 3
-            try:
-                code = act()
-            except BaseException:
-                traceback.print_exc()
-                sys.stderr.flush()
-            finally:
-                os._exit(code)
-        end = time.monotonic() + 10 * seconds
-        while time.monotonic() < end:
-            done, status = os.waitpid(process, os.WNOHANG)
-            if done:
-                code = os.waitstatus_to_exitcode(status)
-                return "timeout" if code == -signal.SIGXCPU else "survived" if code == 0 else "killed"
-            time.sleep(0.02)
-        os.killpg(process, signal.SIGKILL)
-        os.waitpid(process, 0)
-        return "timeout"
+        # No thread that a test has left is waited for.
+        os._exit(code)
 
     def note(self, tests: str, answer: Path, cap: float) -> None:
         """Write down which lines a file of tests, or the examples of a room, run."""
@@ -297,7 +291,7 @@ def in_copies[Thing](act: Callable[[Copy, Thing], object], things: list[Thing], 
         for thing in things[number::workers]:
             act(copied, thing)
 
-    processes = [multiprocessing.get_context("fork").Process(target=some, args=(i,)) for i in range(workers)]
+    processes = [FORK.Process(target=some, args=(i,)) for i in range(workers)]
     for process in processes:
         process.start()
     for process in processes:
@@ -308,10 +302,8 @@ def in_copies[Thing](act: Callable[[Copy, Thing], object], things: list[Thing], 
 
 def noted(work: Path, workers: int, cap: float) -> dict[str, dict[str, Any]]:
     """For each test the lines it runs and its time. A file of tests that is as it was is not run again."""
-    rooms = [
-        room for room in sorted((ROOT / PACKAGE).iterdir()) if room.suffix == ".py" or (room / "__init__.py").exists()
-    ]
-    files = rooms + sorted((ROOT / "tests").rglob("test_*.py"))
+    rooms = [room for room in (ROOT / PACKAGE).iterdir() if room.suffix == ".py" or (room / "__init__.py").exists()]
+    files = sorted(rooms) + sorted((ROOT / "tests").rglob("test_*.py"))
     code = b"".join(file.read_bytes() for file in sorted((ROOT / PACKAGE).rglob("*.py")))
     cached = {}
     for file in files:
