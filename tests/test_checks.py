@@ -47,13 +47,12 @@ def test_outside_of_the_domain_and_what_is_no_number_which_is_named_by_its_type_
 
 def test_names_suggest_the_near_one():
     assert one_of(("temper", "inflate"), strategy="temper") == "temper"
-    with pytest.raises(
-        ArgumentError, match=r"Unknown strategy 'Tempr'; expected one of 'temper', 'inflate'\. Did you mean 'temper'"
+    for name, message in (
+        ("Tempr", r"one of 'temper', 'inflate'\. Did you mean 'temper'"),
+        (3, "'inflate', got an int.$"),
     ):
-        one_of(("temper", "inflate"), strategy="Tempr")
-    with pytest.raises(ArgumentError) as caught:
-        one_of(("temper", "inflate"), strategy=3)
-    assert "Did you mean" not in str(caught.value)
+        with pytest.raises(ArgumentError, match=message):
+            one_of(("temper", "inflate"), strategy=name)
 
 
 def test_arrays_are_copies_and_parameters_are_read_only():

@@ -79,13 +79,10 @@ def own_parameters(function):
 def products(tree):
     """The lines that ask a BLAS library for a product, whose threads wake for some ten thousand numbers."""
     for node in ast.walk(tree):
-        match node:
-            case ast.BinOp(op=ast.MatMult()) | ast.AugAssign(op=ast.MatMult()):
-                yield node.lineno
-            case ast.Attribute(attr=name) if name in BLAS:
-                yield node.lineno
-            case ast.ImportFrom(module="numpy", names=names) if any(one.name in BLAS for one in names):
-                yield node.lineno
+        names = [node.attr] if isinstance(node, ast.Attribute) else []
+        names += [one.name for one in node.names] if isinstance(node, ast.ImportFrom) and node.module == "numpy" else []
+        if isinstance(getattr(node, "op", None), ast.MatMult) or BLAS & set(names):
+            yield node.lineno
 
 
 def test_only_the_room_of_a_family_asks_which_member_a_thing_is():

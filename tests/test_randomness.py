@@ -30,34 +30,32 @@ def test_bits_of_the_system_follow_from_the_name_of_the_test(stated):
     assert np.random.default_rng().random() == other.random()
 
 
-@pytest.fixture(params=[1, 2])
-def of_a_fixture(request):
-    return os.urandom(8)
-
-
-seen = set()
-
-
-def test_each_parameter_of_a_fixture_has_its_own(of_a_fixture):
-    assert of_a_fixture not in seen
-    assert of_a_fixture != os.urandom(8)
-    seen.add(of_a_fixture)
-
-
 def test_a_release_is_the_same_in_every_run_and_another_in_each_call(monkeypatch, stated):
-    first, second = (release() for _ in range(2))
+    first, second = release(), release()
     assert first != second
     monkeypatch.setattr(os, "urandom", stated)
     monkeypatch.setattr(random, "_urandom", stated)
     assert release() == first
 
 
+seen = set()
+
+
+@pytest.fixture(params=[1, 2])
+def of_a_fixture(request):
+    return os.urandom(8)
+
+
+def test_each_parameter_of_a_fixture_has_its_own(of_a_fixture):
+    assert of_a_fixture not in {os.urandom(8), *seen}
+    seen.add(of_a_fixture)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_fork_has_the_bits_of_the_system(stated):
     receiving, sending = os.pipe()
-    child = os.fork()
-    if not child:
+    if not (child := os.fork()):
         os.write(sending, os.urandom(8))
         os._exit(0)
     os.waitpid(child, 0)

@@ -5,8 +5,6 @@ import re
 import tokenize
 from functools import cache
 
-import pytest
-
 from pymc_dirdp.errors import missing_values
 from tests.sources import FENCED, FILES, PACKAGE, PAGES, ROOT, docstrings, rows_of, texts_of, tree_of
 
@@ -98,29 +96,24 @@ def test_docstrings_and_errors_use_the_words_of_the_field():
     assert found((PACKAGE / "errors.py").read_text(encoding="utf-8")) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_the_lint_finds_phrases():
+    for text in (
         *("A ledger books it.", "If rewards are seldom,", "Without more the guarantee is about one reward."),
         *("It learns while people come.", "They hold the truth.", "as often as they say", "It keeps a guarantee."),
         *("It keeps\n    the stated guarantee.", "It keeps (1, 1e-6).", "all as likely as one another"),
         *("so as many are worth as many", "far too sure", "in the place of it", "which errs least", "told apart"),
         *("Say `unit=` for people.", "Say unit=0."),
-    ],
-)
-def test_the_lint_finds_phrases(text):
-    assert phrases(text)
+    ):
+        assert phrases(text), text
 
 
 def test_names_and_comments_use_the_words_of_the_field():
     for path in (*FILES, *sorted((ROOT / "tests").rglob("*.py"))):
         with path.open("rb") as file:
             for token in tokenize.tokenize(file.readline):
-                if token.type == tokenize.NAME:
-                    words = found(token.string.replace("_", " ").lower(), "code")
-                else:
-                    words = found(token.string, "code") if token.type == tokenize.COMMENT else []
-                assert not words, (path, token.start, token.string)
+                if token.type in (tokenize.NAME, tokenize.COMMENT):
+                    words = token.string.replace("_", " ").lower() if token.type == tokenize.NAME else token.string
+                    assert not found(words, "code"), (path, token.start, token.string)
 
 
 # Pronouns and participles say nothing about what a name stands for.
@@ -199,17 +192,9 @@ def advised(text):
 
 
 def test_no_way_out_is_a_line_that_leaks():
-    found = {sentence: path.name for path in FILES for text in texts_of(path) for sentence in advised(text)}
-    assert found == {}
-
-
-def test_every_line_that_leaks_has_words():
     assert [line for line, _ in rows_of(PAGES["docs/quickstart.md"], "do not write")] == list(LEAKS)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    assert {sentence: path.name for path in FILES for text in texts_of(path) for sentence in advised(text)} == {}
+    for text in (
         "Drop these records, or make `missing` a category of its own.",
         "It is unknown whose these records are. Drop them.",
         "It holds missing values. Drop those records, or count them in a category of their own.",
@@ -219,10 +204,8 @@ def test_every_line_that_leaks_has_words():
         *("Read the categories off the data.", "Pass categories=df.x.unique().", 'Write s.astype("category").'),
         *("Count by pd.crosstab(a, b, margins=True).", "Divide it by pd.qcut(x, 10)."),
         "Pass the counts of s.value_counts().",
-    ],
-)
-def test_the_lint_finds_ways_out_that_leak(text):
-    assert len(list(advised(text))) == 1
+    ):
+        assert len(list(advised(text))) == 1, text
 
 
 def test_missing_values_have_one_sentence():
@@ -232,7 +215,6 @@ def test_missing_values_have_one_sentence():
         if "missing values" not in path.read_text(encoding="utf-8"):
             continue
         for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.Raise | ast.Return | ast.Call) and "missing values" in (text := ast.unparse(node)):
-                if isinstance(node, ast.Call) and not re.match(r"(?:\w+Error|Refusal|refused)\(", text):
-                    continue
-                assert any(way in text for way in ways), (path, text)
+            text = ast.unparse(node) if isinstance(node, ast.Raise | ast.Return | ast.Call) else ""
+            of_error = not isinstance(node, ast.Call) or re.match(r"(?:\w+Error|Refusal|refused)\(", text)
+            assert not of_error or "missing values" not in text or any(way in text for way in ways), (path, text)
