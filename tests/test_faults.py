@@ -21,7 +21,7 @@ class Faults:
     A step fails before it is done, or is done and reports an error (`late`). With `lasting` all later ones fail too.
     """
 
-    at = None
+    seen, at, late, lasting = 0, None, False, False
 
     def arm(self, at, *, late, lasting):
         self.seen, self.at, self.late, self.lasting = 0, at, late, lasting

@@ -152,13 +152,13 @@ CHOICES = PUBLIC | {
 
 
 @st.composite
-def mechanism_cases(draw):
-    return {
-        "target": draw(TARGETS),
-        "prior": draw(st.lists(parameters, min_size=2, max_size=6)),
-        "n_records": draw(st.sampled_from([0, 1, 30, 2000, 10**6, 10**9])),
-        **{name: draw(strategy) for name, strategy in CHOICES.items()},
-    }
+def mechanism_cases(draw, *, noise):
+    case = {"prior": draw(st.lists(parameters, min_size=2, max_size=6)), "adjacency": draw(PUBLIC["adjacency"])}
+    if noise:
+        case["mechanism"] = draw(st.sampled_from(sorted(noises())))
+        return draw(TARGETS), case, draw(st.lists(st.integers(0, 10**9), min_size=1, max_size=6))
+    case["n_records"] = draw(st.sampled_from([0, 1, 30, 2000, 10**6, 10**9]))
+    return draw(TARGETS), case | {name: draw(strategy) for name, strategy in CHOICES.items()}, [2_000]
 
 
 def finite_curves(mechanism):
@@ -174,48 +174,26 @@ def finite_curves(mechanism):
         assert mechanism.delta(mechanism.epsilon(delta)) <= delta
 
 
-def check_dirichlet(case):
-    case = dict(case)
-    target = case.pop("target")
-    public = {name: case[name] for name in PUBLIC}
+def check_mechanism(spec):
+    target, case, counts = spec
     with within(SECONDS):
         try:
             mechanism = dirdp.calibrate(target, **case)
         except dirdp.DirdpError:
             return
         assert mechanism.satisfies(target)
-        refute(target, [[(mechanism.alpha, mechanism.r, 1, mechanism.n_records)]], **public)
         finite_curves(mechanism)
-        for options in ({"steps": 100}, {"sampler": "fast"}):
-            proper_rows(mechanism.sample(np.full(len(case["prior"]), 2_000), random_seed=1, **options))
-
-
-def check_noise(case):
-    kind, target, adjacency, prior, counts = (case[k] for k in ("kind", "target", "adjacency", "prior", "counts"))
-    with within(SECONDS):
-        try:
-            mechanism = noises()[kind].for_guarantee(target, prior=prior, adjacency=adjacency)
-        except dirdp.DirdpError:
-            return
-        assert mechanism.satisfies(target)
-        finite_curves(mechanism)
-        if kind == "gaussian" and isinstance(target, dirdp.RenyiDP):
-            per_record = 2 if adjacency == "replace-one" else 1
+        ways = [{}]
+        if isinstance(mechanism, dirdp.mechanisms.DirichletMechanism):
+            public = {name: case[name] for name in PUBLIC}
+            refute(target, [[(mechanism.alpha, mechanism.r, 1, mechanism.n_records)]], **public)
+            ways = [{"steps": 100}, {"sampler": "fast"}]
+        elif case["mechanism"] == "gaussian" and isinstance(target, dirdp.RenyiDP):
+            per_record = 2 if case["adjacency"] == "replace-one" else 1
             variance = mpf(mechanism.variance.numerator) / mechanism.variance.denominator
             assert gaussian_renyi(target.order, variance, per_record, 1) <= target.epsilon * ROUNDING
-        draws = mechanism.sample((counts * len(prior))[: len(prior)], random_seed=1)
-        proper_rows(draws)
-
-
-NOISE_CASES = st.fixed_dictionaries(
-    {
-        "kind": st.sampled_from(sorted(noises())),
-        "target": TARGETS,
-        "adjacency": PUBLIC["adjacency"],
-        "prior": st.lists(parameters, min_size=2, max_size=6),
-        "counts": st.lists(st.integers(0, 10**9), min_size=1, max_size=6),
-    }
-)
+        for options in ways:
+            proper_rows(mechanism.sample(np.resize(counts, len(case["prior"])), random_seed=1, **options))
 
 
 def proper_rows(values):
@@ -349,8 +327,8 @@ def _refute_release(release, target, options):
 # thousand runs with 350 examples, and of models, which take longest, with the same number of weeks.
 CHECKS = {
     "models": (check_model, model_specs(), 5, 100),
-    "dirichlet": (check_dirichlet, mechanism_cases(), 25, 350),
-    "noise": (check_noise, NOISE_CASES, 20, 1_000),
+    "dirichlet": (check_mechanism, mechanism_cases(noise=False), 25, 350),
+    "noise": (check_mechanism, mechanism_cases(noise=True), 20, 1_000),
 }
 
 

@@ -76,9 +76,10 @@ def anybody(release: xr.DataTree) -> None:
     assert_type(dirdp.releases.latent_counts(dirdp.analyse(release), release, random_seed=1), xr.Dataset)
 
 
-def planning() -> None:
-    mechanism = dirdp.calibrate(TARGET, prior=[1, 1, 1], n_records=100)
-    assert_type(mechanism, dirdp.mechanisms.DirichletMechanism)
+def planning(counts: NDArray[np.int64]) -> None:
+    """What is decided without data, and mechanisms on their own."""
+    dirichlet = dirdp.calibrate(TARGET, prior=[1, 1, 1], n_records=100)
+    assert_type(dirichlet, dirdp.mechanisms.DirichletMechanism)
     comparison = dirdp.compare(TARGET, prior=np.ones(3), n_records=100)
     assert_type(comparison, dirdp.planning.Comparison)
     frontier = dirdp.privacy_utility([TARGET], prior=[1, 1, 1], n_records=100)
@@ -87,8 +88,6 @@ def planning() -> None:
     assert_type(dirdp.expected_error(TARGET, prior=[1, 1, 1], n_records=100), float)
     assert_type(dirdp.least_records(0.1, TARGET, prior=[1, 1, 1]), int)
 
-
-def mechanisms(counts: NDArray[np.int64]) -> None:
     prior = np.ones(3)
     several: list[dirdp.mechanisms.Mechanism] = [
         dirdp.mechanisms.DirichletMechanism(prior, 0.1),
@@ -101,7 +100,6 @@ def mechanisms(counts: NDArray[np.int64]) -> None:
         assert_type(mechanism.delta(1.0), float)
         assert_type(mechanism.renyi(np.array([2.0, 4.0])), float | NDArray[np.float64])
         assert_type(mechanism.satisfies(TARGET), bool)
-    dirichlet = dirdp.mechanisms.DirichletMechanism(prior, 0.1)
     assert_type(dirichlet.sample(counts, released_draws=2, random_seed=1), NDArray[np.float64])
 
     output = dirdp.mechanisms.MechanismOutput(dirichlet, dirichlet.sample(counts), prior=prior, n_records=20)
