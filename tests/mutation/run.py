@@ -5,15 +5,13 @@
     uv run python tests/mutation/run.py accounting/entries.py --at 57
 
 Each argument is a room or a file of the package; none is all of it. Mutants are drawn with a fixed seed, each with the
-same probability, so the first hundred of a table are a fair sample as well. A copy of the repository is changed, never
-the repository itself. First every test but the thorough and the slow ones runs once, for `--cap` seconds of a file, and
-notes which lines of the package it runs; the notes are kept in `--work`. A mutant is then given to the tests that run
-its line, those of the mirrored file first and then the quickest, until one of them fails or they have taken
-`--seconds` of processor time.
+same probability. A copy of the repository is changed, never the repository itself. First every test but the thorough
+and the slow ones runs once, for `--cap` seconds of a file, and notes which lines of the package it runs; the notes are
+in `--work`. A mutant is then given to the tests that run its line, those of the mirrored file first and then the
+quickest, until one of them fails or they have taken `--seconds` of processor time.
 
-A line of the table is a mutant: `killed`, `survived`, `timeout` (which counts as killed: a test that never ends is
-noticed) or `untested` (no test runs the line). What is in the table already is not run again. `README.md` says what was
-found.
+A line of the table is a mutant: `killed`, `survived`, `timeout` (a test that never ends is noticed) or `untested` (no
+test runs the line). What is in the table already is not run again. `README.md` says what was found.
 """
 
 import argparse
@@ -46,37 +44,13 @@ QUIETLY = ["-n0", "-q", "-p", "no:cacheprovider", "--assert=plain"]
 
 FORK = multiprocessing.get_context("fork")
 
-COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
-    ast.Lt: (ast.LtE, ast.GtE),
-    ast.LtE: (ast.Lt, ast.Gt),
-    ast.Gt: (ast.GtE, ast.LtE),
-    ast.GtE: (ast.Gt, ast.Lt),
-    ast.Eq: (ast.NotEq,),
-    ast.NotEq: (ast.Eq,),
-    ast.Is: (ast.IsNot,),
-    ast.IsNot: (ast.Is,),
-    ast.In: (ast.NotIn,),
-    ast.NotIn: (ast.In,),
-}
-COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Pow: ast.Mult,
-    ast.BitOr: ast.BitAnd,
-    ast.BitAnd: ast.BitOr,
-}
-SWAPPED = {
-    "min": "max",
-    "minimum": "maximum",
-    "all": "any",
-    "floor": "ceil",
-    "up": "down",
-    "ceil_to_digits": "floor_to_digits",
-    "first": "last",
-}
+COMPARED = {ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE)}
+COMPARED |= {ast.GtE: (ast.Gt, ast.Lt), ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,)}
+COMPARED |= {ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,)}
+COMPUTED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult}
+COMPUTED |= {ast.Pow: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr}
+SWAPPED = {"min": "max", "minimum": "maximum", "all": "any", "floor": "ceil", "up": "down", "first": "last"}
+SWAPPED |= {"ceil_to_digits": "floor_to_digits"}
 SWAPPED |= {new: old for old, new in SWAPPED.items()}
 
 
@@ -352,11 +326,9 @@ def main() -> None:
         __import__(module)
     options.work.mkdir(parents=True, exist_ok=True)
     package = ROOT / PACKAGE
-    files = [
-        str(file.relative_to(package))
-        for where in options.where
-        for file in ([package / where] if (package / where).is_file() else sorted((package / where).rglob("*.py")))
-    ]
+    places = [package / where for where in options.where]
+    paths = [file for place in places for file in ([place] if place.is_file() else sorted(place.rglob("*.py")))]
+    files = [str(file.relative_to(package)) for file in paths]
     if options.at:
         mutants = [mutant for file in files for mutant in mutants_of(file) if mutant.lines[0] in options.at]
     else:
