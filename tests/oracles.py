@@ -72,7 +72,6 @@ def dirichlet_renyi(order, u, v):
 
 
 def log_logit_density(x, a, b):
-    """The logarithm of the density of the logit of a Beta variable."""
     return a * x - (a + b) * np.logaddexp(0, x) - betaln(a, b)
 
 
@@ -139,7 +138,6 @@ def gamma_hockey_stick(removed, added, epsilon):
 
 
 def tables_of(shape, n):
-    """Every table of this shape with n records."""
     cells = math.prod(shape)
     for chosen in itertools.combinations_with_replacement(range(cells), n):
         yield np.bincount(chosen, minlength=cells).reshape(shape)
@@ -185,8 +183,6 @@ class AgainError(Exception):
 
 
 class Tape(Bits):
-    """Choices in place of random bits."""
-
     def __init__(self, choices):
         super().__init__(0)
         self._choices = list(choices)

@@ -46,7 +46,6 @@ STUDENTS = (108, 286, 71, 127)  # Snee (1974)
 
 
 def hair_model(counts=STUDENTS, prior=1.0, labels=HAIR):
-    """The colours of hair of 592 students, or other counts."""
     return one_row(counts, prior, labels)
 
 

@@ -25,7 +25,6 @@ EXTRAS = {
 
 
 def imported():
-    """Every package that the library imports, anywhere in a file."""
     found = set()
     for path in FILES:
         for node in ast.walk(tree_of(path)):
@@ -51,7 +50,6 @@ def test_what_is_imported_is_declared():
 
 
 def test_pictures_without_matplotlib_are_an_import_error_with_the_line_that_installs_it(monkeypatch):
-    """Of other extras, where they are asked for."""
     for module in ("matplotlib.pyplot", "matplotlib"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=r"pip install matplotlib$"):

@@ -33,7 +33,6 @@ TABLE = {"prior": [1, 1, 1], "n_records": 60}
 
 
 def answered(call):
-    """The result, or None if the library refuses."""
     try:
         return call()
     except InternalError:
@@ -43,7 +42,6 @@ def answered(call):
 
 
 def described(release):
-    """What everybody reads of a release."""
     dirdp.verify(release)
     assert repr(dirdp.report(release))
     assert repr(dirdp.statement(release))
@@ -55,7 +53,6 @@ def bounded(value):
 
 
 def in_ledgers(guarantee):
-    """As a limit, and as what is spent of another one."""
     for limit, cost in ((guarantee, dirdp.PureDP(epsilon=1e-3)), (APPROX, guarantee)):
         for adaptive in (True, False):
             ledger = dirdp.Ledger(limit, adaptive=adaptive)
@@ -82,12 +79,10 @@ def converted(guarantee):
 
 
 def of_call(verb):
-    """The call of `tests.verbs` with another guarantee."""
     return lambda g: repr(called(verb, CALLS[verb]() | {"guarantee": g}))
 
 
 def with_options():
-    """Verbs of tables and of models by their mechanisms and relations."""
     for kind in ("dirichlet", "gaussian", "geometric", "auto", "joint"):
         for adjacency, size in (("replace-one", {}), ("add-remove", {"n_records": 60})):
             here = {"mechanism": kind, "adjacency": adjacency}

@@ -27,7 +27,6 @@ class Faults:
         self.seen, self.at, self.late, self.lasting = 0, at, late, lasting
 
     def disarm(self):
-        """Whether the fault was met."""
         met, self.at = self.at is not None and self.seen >= self.at, None
         return met
 

@@ -212,7 +212,6 @@ def test_the_certificate_has_figures_numbers_errata_and_statements(tmp_path, mon
 
 
 def stale_rows(rows):
-    """Lines of the certificate in the documentation that are not what the records say."""
     figures, outside = rows[rows["kind"] == "figure"].set_index("item"), outside_simulated.every(SCRIPTS)
     said = {item: f"{recorded(name)['word']}. {recorded(name)['sentence']}" for item, name in figures["what"].items()}
     yield from (item for item, verdict in figures["verdict"].items() if verdict != said[item])

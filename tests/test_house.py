@@ -12,7 +12,6 @@ TREES = {path.relative_to(PACKAGE).as_posix(): tree_of(path) for path in FILES i
 
 
 def family(kind):
-    """The names of a class and of all classes below it."""
     return {kind.__name__}.union(*map(family, kind.__subclasses__()))
 
 
@@ -37,7 +36,6 @@ LONG = {
 
 
 def names_in(node):
-    """Every name, attribute and text in a piece of code."""
     for part in ast.walk(node):
         if isinstance(part, ast.Name):
             yield part.id

@@ -79,7 +79,6 @@ def test_public_classes_and_functions_have_an_example(package):
 
 @pytest.mark.thorough
 def test_a_name_that_is_asked_for_is_what_its_home_has_under_that_name():
-    """The same object as by its long name, also if the package is asked first."""
     code = ["import sys", "from importlib import import_module", "import pymc"]
     for package in PACKAGES:
         stub = TEXTS[f"{package.replace('.', '/')}/__init__.pyi"]

@@ -51,7 +51,6 @@ def test_geometric_noise_with_the_posterior_mean_reaches_it(n, prior, epsilon):
 
 @pytest.fixture
 def page(monkeypatch):
-    """The script whose figures the page on mechanisms shows."""
     monkeypatch.syspath_prepend(str(DOCS))
     return importlib.import_module("best_possible")
 

@@ -41,7 +41,6 @@ def has_tests(name):
 
 
 def test_a_long_source_file_has_a_test_file_or_a_line_that_says_where():
-    """From source to test."""
     sources = {name.removeprefix("pymc_dirdp/"): text for name, text in TEXTS.items() if name.startswith("pymc_dirdp/")}
     long = [name for name, text in sources.items() if name.endswith(".py") and len(text.splitlines()) > LONG]
     untested = {name for name in long if not name.endswith("__init__.py") and not has_tests(name)}

@@ -215,7 +215,6 @@ def shown(model):
 
 @cache
 def seen_before_the_charge(name, n):
-    """The plan, the private model as far as it can be looked at, or the refusal."""
     make, options, _ = MODELS[name]
     try:
         with pm.Model() as model:
@@ -339,7 +338,6 @@ def regression(records):
 
 
 def of_command_line(records, ledger):
-    """The command reads a file of its own, in which a record is a line."""
     columns = [list(records[name]) for name in CATEGORIES]
     rows = ["" if value is None else str(value) for row in zip(*columns, strict=False) for value in row]
     lines = [",".join(rows[i : i + 3]) for i in range(0, len(rows), 3)]

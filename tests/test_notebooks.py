@@ -33,7 +33,6 @@ def exercises_of(text):
 
 
 def run(notebook, folder):
-    """Run it in the folder where it was downloaded to."""
     return NotebookClient(notebook, timeout=300, kernel_name="python3").execute(cwd=str(folder))
 
 
@@ -72,7 +71,6 @@ def test_what_only_sphinx_understands_is_left_out_and_a_solution_is_folded():
 
 
 def write(monkeypatch, *options):
-    """What `docs/notebooks.py` does on the command line."""
     monkeypatch.setattr(sys, "argv", ["notebooks.py", *map(str, options)])
     runpy.run_path(str(DOCS / "notebooks.py"), run_name="__main__")
 

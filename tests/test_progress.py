@@ -16,8 +16,6 @@ from tests.verbs import CALLS, called, drawn_network, hair
 
 
 class Screen(io.StringIO):
-    """A standard error that says that it is a terminal."""
-
     def isatty(self):
         return True
 
@@ -102,7 +100,6 @@ def test_a_notebook_without_widgets_shows_no_bar_and_no_warning(monkeypatch, rec
 
 
 def with_bar(verb, **bar):
-    """The right call of a verb, with the bar that it has by default or this one."""
     return called(verb, {name: value for name, value in CALLS[verb]().items() if name != "progressbar"} | bar)
 
 
@@ -117,8 +114,6 @@ USES = {verb: functools.partial(with_bar, verb) for verb in VERBS} | {
 
 
 class Counted:
-    """In the place of a bar: what was asked of it."""
-
     made: list["Counted"]
 
     def __init__(self, total, what, *, shown):

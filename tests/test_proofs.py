@@ -52,7 +52,6 @@ def test_every_curve_has_a_page():
 
 
 def parts(page):
-    """The definitions at the start of a page, and what is before and after them."""
     before, *definitions = re.split(
         r"^\*\*([A-Z][a-z ]+)\*\*\n: ", page.partition("\n## Pseudocode\n")[0], flags=re.MULTILINE
     )

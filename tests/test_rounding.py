@@ -32,12 +32,10 @@ EXACT, TINY = 1 + 1e-9, mpf("1e-200")
 
 
 def between(rng, low, high):
-    """A number whose logarithm is uniform."""
     return float(math.exp(rng.uniform(math.log(low), math.log(high))))
 
 
 def exact(fraction):
-    """A fraction with 50 digits."""
     return mpf(fraction.numerator) / fraction.denominator
 
 
@@ -50,7 +48,6 @@ def order_of(rng, *, most=1e4):
 
 
 def gamma_renyi(order, a, b):
-    """Of Gamma(a) from Gamma(b)."""
     if order == 1:
         return mp.loggamma(b) - mp.loggamma(a) + (a - b) * mp.psi(0, a)
     mixed = order * a + (1 - order) * b
@@ -102,12 +99,10 @@ def beta_lower(a, b, x):
 
 
 def gamma_lower(a, x):
-    """The same function of a Gamma variable."""
     return mp.exp(a * mp.log(x) - x - mp.loggamma(a + 1)) * mp.hyp1f1(1, a + 1, x)
 
 
 def gamma_upper(a, x):
-    """The other tail, or the complement."""
     return 1 - gamma_lower(a, x) if x < a + 30 else mp.gammainc(a, x, regularized=True)
 
 
@@ -166,7 +161,6 @@ def answers_renyi(order, u, n=1, truth=None):
 
 
 def answers_delta(epsilon, u, n, truth=None):
-    """A sum over the numbers of true and false answers."""
     with mp.workdps(70):
         epsilon, u = mpf(epsilon), mpf(u)
         true = mpf(truth) if truth else 1 / (1 + mp.exp(-u))
@@ -392,7 +386,6 @@ def at_root(slope):
 
 
 def zcdp_epsilon(rho, delta):
-    """The least epsilon over all orders."""
     order = at_root(lambda order: rho * (order - 1) ** 2 + mp.log(delta) + mp.log(order))
     return epsilon_of(order, order * rho, delta)
 
@@ -403,7 +396,6 @@ def renyi_epsilon(divergence, order, delta):
 
 
 def zcdp_delta(rho, epsilon):
-    """The least delta over all orders."""
     order = at_root(lambda order: (2 * order - 1) * rho - epsilon + mp.log1p(-1 / order))
     return min(mp.exp((order - 1) * (order * rho - epsilon + mp.log1p(-1 / order)) - mp.log(order)), mpf(1))
 

@@ -249,7 +249,6 @@ def shown(name, thing, *, html=True):
 
 
 def saved(release, folder):
-    """A release as files and as JSON."""
     path = folder / "release.nc"
     release.to_netcdf(path, engine="h5netcdf")
     groups = {node.path: node.to_dataset().to_dict() | dict(node.attrs) for node in release.subtree}
@@ -257,7 +256,6 @@ def saved(release, folder):
 
 
 def leaks(secrets, artefacts):
-    """By artefact what was found in it."""
     return {name: found for name, artefact in artefacts.items() if (found := secrets.within(artefact))}
 
 
@@ -314,7 +312,6 @@ def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency
 
 @pytest.mark.thorough
 def test_the_library_itself_keeps_nothing():
-    """No module, class, cache or closure of the library remembers what passed through it."""
     # Its own numbers, because the library may remember a number of records that was public elsewhere.
     cells = tuple(count + 1000003 for count in CELLS)
     model, found = one_table(cells), []
@@ -346,8 +343,6 @@ ALL += [*RATES[0], *RATES[1], sum(RATES[1]), *map(sum, CODES), sum(map(sum, CODE
 
 
 class Awkward:
-    """A value that tells of itself wherever it can."""
-
     def __hash__(self):
         raise TypeError(f"{UNSEEN} has no hash")
 
@@ -356,8 +351,6 @@ class Awkward:
 
 
 class Talking(dict):
-    """A frame whose own error shows what it holds."""
-
     def __missing__(self, name):
         raise KeyError(name, *self.values())
 
@@ -402,7 +395,6 @@ READERS = {
 
 
 def _spoilt(verb, value):
-    """A right call of a verb, but for one record."""
     arguments = CALLS[verb]()
     columns = {name: [value, *column[1:]] for name, column in arguments[READERS[verb]].items()}
     called(verb, arguments | {READERS[verb]: columns})
@@ -473,7 +465,6 @@ MISTAKES |= {
 
 
 def written(error):
-    """All that an error and those behind it say."""
     chain, texts = [error], {}
     for i, one in enumerate(chain):
         texts[i] = f"{one} {one!r} {one.args!r} {getattr(one, '__notes__', [])!r} {vars(one)!r}"

@@ -32,7 +32,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededRelease
 
 
 def core():
-    """The files that the page names."""
     section = PAGES["docs/threat_model.md"].split("## The trusted core")[1].split("\n## ")[0]
     return re.findall(r"^\| `pymc_dirdp/([\w/]+\.py)`", section, flags=re.M)
 

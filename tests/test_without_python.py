@@ -51,7 +51,6 @@ def test_the_figures_of_the_page(cells):
 
 @pytest.fixture
 def release(cells, tmp_path):
-    """A new release of the same table, in the files that the page names."""
     labels = [f"{sex} and {hair}" for sex, hair in zip(cells["sex"], cells["hair"], strict=True)]
     with pm.Model(coords={"sex and hair": labels}) as model:
         p = pm.Dirichlet("p_both", np.ones(8), dims="sex and hair")
@@ -137,7 +136,6 @@ def test_r_computes_exact_intervals_and_a_test_of_independence(draws, tmp_path):
 
 
 def test_the_formulas_for_a_spreadsheet_name_the_right_columns(cells, draws):
-    """Columns are named by letters."""
     formulas = re.findall(r"`=(.*?)`", PAGE)
     assert formulas[0] == 'SUMIFS(F:F,C:C,"blond")'
     assert [list(cells.columns)["ABCDEFG".index(letter)] for letter in "FCG"] == ["share", "hair", "share_sd"]

@@ -124,7 +124,6 @@ NO_NAMES = frozenset(
 
 
 def bound_names(tree):
-    """The names that a module binds: of classes, functions, arguments, variables and attributes."""
     for node in ast.walk(tree):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.arg(arg=name):
@@ -184,7 +183,6 @@ RECORDS = 'adjacency="add-remove"'
 
 
 def advised(text):
-    """The sentences of a text by which somebody would leak."""
     for sentence in re.split(r"(?<=\.)\s", text):
         harmless = " " not in sentence or RECORDS in sentence or any(said in sentence for said in NO_LEAKS)
         if not harmless and re.search("|".join(LEAKS.values()), sentence, re.IGNORECASE):

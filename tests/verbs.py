@@ -99,7 +99,6 @@ def hair():
 
 @functools.cache
 def tosses(names="x"):
-    """Answers to one or several questions by the same people."""
     with pm.Model() as model:
         for name in names:
             pm.Bernoulli(name, pm.Beta(f"p_{name}", 1, 1), observed=[0, 1] * 20)
@@ -289,5 +288,4 @@ OF_OBJECTS = {
 
 
 def called(verb, arguments):
-    """The answer of a verb, or of a method of an object of its own."""
     return OF_OBJECTS.get(verb, VERBS[verb])(**arguments)
