@@ -90,9 +90,6 @@ def beta_hockey_stick(epsilon, first, second):
     return float(np.sum(np.maximum(excess, 0) * distance * np.cosh(s)) * np.pi / 2 * (s[1] - s[0]))
 
 
-# Gamma distributions.
-
-
 def gamma_hockey_stick(removed, added, epsilon):
     """The hockey-stick divergence at epsilon of Gamma variables: cells (a, r) lose records, and others gain.
 
@@ -132,9 +129,6 @@ def gamma_hockey_stick(removed, added, epsilon):
             total, k = total + term(k), k + 1
             assert k < 2000
         return float(total * step / mp.pi * mp.exp(at_saddle))
-
-
-# Small data sets, as tables of counts.
 
 
 def tables_of(shape, n):

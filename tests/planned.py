@@ -40,8 +40,6 @@ def read_people(model, adjacency="replace-one", **said):
     return tables_and_people(root_model(model), unit_options(**nothing | said, adjacency=adjacency))
 
 
-# Models that many tests plan and release.
-
 STUDENTS = (108, 286, 71, 127)  # Snee (1974)
 
 

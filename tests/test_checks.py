@@ -131,8 +131,6 @@ def test_the_form_of_an_identifier_is_its_own_form():
                 assert form is None or identifier(form) == form, code
 
 
-# The different ones of many values.
-
 RNG = np.random.default_rng(1)
 VALUES = {
     "none": np.array([], dtype=np.int64),

@@ -28,7 +28,6 @@ def test_every_citation_leads_to_an_erratum():
     assert not {number: name for number, name in cited.items() if number not in SECTIONS}
     bare = re.compile(r"ERRATA,?\s+P\d(?!\.\d)")
     assert not [name for name, text in others.items() if name.endswith(".py") and bare.search(text)]
-    # A citation in every form is found.
     assert citations("(ERRATA P3.2 and P3.6).") == {"P3.2", "P3.6"}
     assert citations("ERRATA P4.1 to P4.3; Theory") == {"P4.1", "P4.2", "P4.3"}
     assert citations("(ERRATA\n    P1.6). ERRATA, P2.5: three") == {"P1.6", "P2.5"}

@@ -237,12 +237,10 @@ def test_the_certificate_of_the_documentation_is_that_of_the_records():
     assert list(zip(errata["item"], errata["what"], strict=True)) == headings
     assert set(errata["verdict"]) == {"shown"}
     assert (pd.to_numeric(errata["seconds"]) < 1).all()
-    # The statements are those of the page, and their verdicts.
     said = rows_of(PAGES["docs/papers.md"], "Statement")
     assert list(found["item"]) == [statement for statement, _, _ in said]
     assert [verdict.split(";")[0] for verdict in found["verdict"]] == [verdict.split("*")[1] for _, _, verdict in said]
     assert (found["outside"] != "").sum() == len(statements.NUMBERS)
-    # A line that is changed is seen.
     place = numbers.index[0]
     rows.loc[place, "ours"] = str(1.1 * float(rows.loc[place, "ours"]))
     assert len(list(stale_rows(rows))) == 1

@@ -83,7 +83,6 @@ def refute(target, groups, *, adjacency, min_count, contribution):
 
     A public number of records is not None where it limits what a person can change.
     """
-    # Counts are integers.
     min_count = math.ceil(min_count)
     match target:
         case dirdp.RenyiDP(order=order, epsilon=epsilon):
@@ -109,9 +108,6 @@ def refute(target, groups, *, adjacency, min_count, contribution):
                     losses = [pair_renyi(order, *cells, step) for cells, step in changes]
                     lost += times * max(losses, default=mpf(0))
                 assert lost <= bound * ROUNDING
-
-
-# What is asked for.
 
 
 def log_floats(low, high):
@@ -147,8 +143,6 @@ CHOICES = PUBLIC | {
     ),
     "objective": st.sampled_from(["posterior", "estimate"]),
 }
-
-# Mechanisms alone.
 
 
 @st.composite
@@ -200,8 +194,6 @@ def proper_rows(values):
     assert np.all((values >= 0) & (values <= 1))
     np.testing.assert_allclose(values.sum(axis=-1), 1, atol=1e-9)
 
-
-# Whole models.
 
 NAMES = ["p", "theta", "r", "prior", "näme", "a b", "p.q", "posterior", "θ[0]", "mechanism", "q"]
 DIMS = ["alpha", "noise_sd", "order", "größe", "c d", "table", "epsilon", "noisy_counts", "kind", "index", "x0", "x1"]

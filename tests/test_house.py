@@ -102,7 +102,6 @@ def test_signatures_are_short():
             if isinstance(node, ast.FunctionDef) and node.name not in LONG.get(file, ()):
                 own = own_parameters(node)
                 assert len(own) <= MOST_PARAMETERS, f"{file}: {node.name} has {', '.join(own)}"
-    # What is only handed on does not count.
     (function,) = ast.parse("def f(self, a, b, c, d):\n    g(a, b=b, c=d)\n    return h(d=d)").body
     assert own_parameters(function) == ["a", "c", "d"]
 

@@ -95,8 +95,6 @@ def test_the_version_is_that_of_the_installed_package_and_modules_say_what_they_
     assert not [path for path in FILES if path.name != "__init__.py" and not docstrings(path)[0]]
 
 
-# Names that are imported when they are asked for.
-
 STUB = """
 from lazy_house import kitchen as kitchen
 from lazy_house.cellar import wine as wine

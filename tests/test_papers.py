@@ -16,12 +16,9 @@ from scipy.stats import norm
 import pymc_dirdp as dirdp
 from tests.sources import PAGES, TEXTS, rows_of
 
-# Statement, function and verdict of each row.
 ROWS = rows_of(PAGES["docs/papers.md"], "Statement")
 NAMED = sorted({name for _, functions, _ in ROWS for name in re.findall(r"`([\w.]+)`", functions)})
-# What is printed and used for no release.
 PRINTED = (printed_p1, printed_p2, printed_p3, printed_p4)
-# Where the table's names are looked for.
 ROOMS = (dirdp, dirdp.papers, dirdp.mechanisms, dirdp.planning)
 
 

@@ -66,7 +66,6 @@ def test_nothing_is_written_before_its_time_or_where_none_is_wanted(monkeypatch)
     with Bar(3, "tables", shown=True) as bar:
         bar.advance(3)
     assert screen.getvalue() == ""
-    # The timer does not go on waiting.
     assert wait_for(lambda: threading.active_count() <= threads)
 
 

@@ -95,7 +95,6 @@ def test_pages_are_whole_and_name_what_exists(name):
     assert row
     assert all(cell.strip() for cell in row[1].split(" | "))
     assert len(row[1].split(" | ")) == 3
-    # It begins with what is proved about which code.
     before, definitions = parts(PAGES[name])
     introduction = before.strip().partition("\n")[2].strip()
     assert introduction

@@ -77,7 +77,6 @@ def renyi_of_pairs(rng):
     loses, gains, r = pair(rng, wide=True)
     order = order_of(rng)
     if rng.random() < 0.3 and math.isfinite(loses):
-        # Next to the pole of the divergence.
         order = 1 + min(loses, gains) / r * (1 - between(rng, 1e-14, 0.5))
     published = DominatingPair(loses, gains, r).renyi(max(order, 1.0))
     yield f"pair {loses, gains, r}, order {order!r}", published, pair_renyi(max(order, 1.0), loses, gains, r), EXACT
@@ -455,9 +454,6 @@ def ledgers(rng):
     spent = float(ledger._store.balance._amounts_by_rule["best order"][0].spent)
     best = zcdp_epsilon(sum(mpf(cost) for cost in costs[:4]), mpf(1e-6))
     yield f"best order of {costs[:4]}", spent, best, 1.1
-
-
-# Mechanisms, and what calibration returns.
 
 
 def zero_sum_truth(scale, cells):

@@ -14,7 +14,6 @@ from pymc_dirdp.privacy.people import ADJACENCIES
 from tests.planned import planned_sample
 from tests.verbs import parameters, public_functions
 
-# Names that another one replaces, for all verbs.
 REPLACED = {"frame", "df", "confidence", "level", "public_n", "public_prior", "public_totals"}
 # What a name means, by the annotation that it has wherever it stands.
 MEANINGS = {

@@ -176,7 +176,6 @@ CHARGE = {"guarantee": PURE, "what": "w", "unit": "record", "adjacency": "replac
 LABELLED = {"categories": LABELS, "target": "c"}
 BINS = {"records": FRAME, "column": "age", "n_bins": 3, "candidates": list(range(0, 61, 10)), "ledger": None}
 
-# The arguments of a call that is right.
 CALLS = {
     "ApproxDP": lambda: {"epsilon": 1, "delta": 1e-6},
     "PureDP": lambda: {"epsilon": 1},
@@ -198,10 +197,8 @@ CALLS = {
     **dict.fromkeys(("Dirichlet", "Marginals"), dict),
     "Contribution": lambda: {"records": 1},
     "convert": lambda: {"guarantee": PURE, "kind": dirdp.ApproxDP, "delta": 1e-6},
-    # Ledgers
     "Ledger": lambda: {"limit": APPROX},
     "Ledger.using": lambda: {"reservation": 1},
-    # Bandits
     "ThompsonSampler": lambda: {"arms": ["a", "b"], "guarantee": PURE},
     "ThompsonSampler.update": lambda: {"arm": "a", "reward": 1, "person": "Ann"},
     "ThompsonSampler.add_arm": lambda: {"arm": "c"},
@@ -216,7 +213,6 @@ CALLS = {
     "EveryRound": lambda: {"guarantee": APPROX, "horizon": 20},
     "BatchNoise": lambda: {"scale": 1.0},
     "BatchCounts": lambda: {"scale": 1.0, "worths": (0.0, 0.5, 1.0)},
-    # Planning
     "calibrate": lambda: {"guarantee": APPROX, "mechanism": "geometric", "objective": "posterior", **TABLE, **OPTIONAL},
     # For a Rényi guarantee a Dirichlet draw is calibrated without integrals.
     "compare": lambda: {"guarantee": RENYI, "simulations": 1, **TABLE, **OPTIONAL, **quiet},
@@ -226,7 +222,6 @@ CALLS = {
     "privacy_utility": lambda: {"guarantees": [PURE], "mechanisms": ("geometric",), "of": "draw", **TABLE, **OPTIONAL},
     "audit": lambda: {"mechanism": GEOMETRIC, "n": 100, "random_seed": 1},
     "check_curve": lambda: {"mechanism": GEOMETRIC, "epsilons": [0.5], "orders": [2.0]},
-    # Releases
     "private_model": lambda: {"source": PURE, "model": tosses(), "contribution": 1, "adjacency": "replace-one"},
     "release_of": functools.cache(lambda: {"model": dirdp.private_model(PURE, tosses(), adjacency="replace-one")}),
     "tables": lambda: {"model": hair()},
@@ -240,7 +235,6 @@ CALLS = {
     "sample_posterior_predictive": lambda: {"release": noisy(), "model": hair(), "n_records": 5},
     "diagnose": lambda: {"release": draw(), "model": hair(), "draws": 100},
     "exact_posterior": lambda: {"model": hair(), "draws": 5},
-    # Networks and records
     "count": lambda: {"records": FRAME, "variables": ["a"], "categories": LABELS},
     "choose_bins": lambda: {"guarantee": PURE, **BINS},
     "choose_structure": lambda: {"guarantee": PURE, "records": ALL, "categories": LABELS},
@@ -257,7 +251,6 @@ CALLS = {
     "log_likelihood": lambda: {"release": drawn_network(), "records": ALL},
     "predict_log_proba": lambda: {"release": drawn_network(), "X": FRAME[["a", "b"]], "target": "c"},
     "synthetic": lambda: {"release": drawn_network(), "n_records": 5},
-    # Pictures
     "plot_calibration": lambda: {"coverage": {"a": {0.5: 0.4, 0.9: 0.8}}},
     "plot_comparison": functools.cache(lambda: {"comparison": dirdp.compare(**CALLS["compare"]())}),
     "plot_draw": lambda: {"release": draw()},
@@ -267,7 +260,6 @@ CALLS = {
     "plot_posteriors": functools.cache(lambda: {"diagnosis": dirdp.diagnose(**CALLS["diagnose"]())}),
     "plot_privacy": lambda: {"source": GEOMETRIC},
     "plot_regret": functools.cache(lambda: {"runs": dirdp.simulate_bandit(**CALLS["simulate_bandit"]())}),
-    # Mechanisms
     "DirichletMechanism": lambda: {"alpha": [1, 1], "r": 0.5},
     "PairsMechanism": lambda: {"lengths": (2, 3), "parameter": 5.0},
     "QuantilesMechanism": lambda: {"n_bins": 3, "n_candidates": 9, "scale": 1.0},
