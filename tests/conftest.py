@@ -28,12 +28,8 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_addoption(parser):
-    parser.addoption(
-        "--system-randomness",
-        action="store_true",
-        help="take random bits from the operating system: every test that draws a release then has its small chance to "
-        "fail",
-    )
+    meaning = "take random bits from the operating system: every test that draws then has its small chance to fail"
+    parser.addoption("--system-randomness", action="store_true", help=meaning)
 
 
 @contextmanager

@@ -109,10 +109,8 @@ def house(tmp_path, monkeypatch):
         "lazy_house/__init__.py": "from pymc_dirdp.lazy import attach\n"
         "__getattr__, __dir__, __all__ = attach(__name__, __file__)\n",
         "lazy_house/__init__.pyi": STUB,
-        "lazy_house/kitchen/__init__.py": "",
-        "lazy_house/cellar/__init__.py": "",
+        **{f"lazy_house/{room}/__init__.py": "" for room in ("kitchen", "cellar", "garden")},
         "lazy_house/cellar/wine.py": "colour = 'red'\n",
-        "lazy_house/garden/__init__.py": "",
         "lazy_house/garden/pond.py": "class Fish: pass\n",
     }
     for name, text in files.items():

@@ -165,12 +165,12 @@ MODELS = {
     "named covariate": (lambda n: yes(n, pm.Normal("b") * pm.Data("x", np.linspace(*LINE, n))), {"public": ["x"]}, ()),
     "mean of records": (lambda n: yes(n, pm.Normal("b") * pm.Data("x", np.linspace(*LINE, n)).mean()), {}, ()),
     "beta-binomial": (
-        lambda n: pm.BetaBinomial("y", alpha=pm.Gamma("a", 2, 1), beta=2.0, n=6, observed=answers(n, 7)),
+        lambda n: pm.BetaBinomial("y", alpha=rate(), beta=2.0, n=6, observed=answers(n, 7)),
         {"unit": 0},
         (6, 7),
     ),
     "softmax": (
-        lambda n: pm.Categorical("y", logit_p=pm.ZeroSumNormal("effect", shape=7), observed=answers(n, 7)),
+        lambda n: pm.Categorical("y", logit_p=pm.ZeroSumNormal("w", shape=7), observed=answers(n, 7)),
         {},
         (7,),
     ),
@@ -183,7 +183,7 @@ MODELS = {
         (3, 4, 12),
     ),
     "walk": (lambda n: yes(n, pm.GaussianRandomWalk("w", init_dist=pm.Normal.dist(), steps=6)[3]), {}, (6, 7)),
-    "neighbours on a map": (
+    "map": (
         lambda n: yes(n, pm.ICAR("effect", W=RING)[codes(n, 6)]),
         {"levels": {"group": 6}, "public": True},
         (6, 12),

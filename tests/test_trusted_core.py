@@ -84,10 +84,8 @@ def of_frames(folder):
 
 
 def of_units(folder):
-    people = RECORDS | {"who": [f"p{i // 2}" for i in range(200)]}
-    dirdp.choose_structure(
-        LOOSE, people, categories=LABELS, unit="who", contribution=1, adjacency="add-remove", ledger=None
-    )
+    people, whose = RECORDS | {"who": [f"p{i // 2}" for i in range(200)]}, {"unit": "who", "contribution": 1}
+    dirdp.choose_structure(LOOSE, people, categories=LABELS, adjacency="add-remove", ledger=None, **whose)
 
 
 VERBS = {
