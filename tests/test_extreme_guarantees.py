@@ -22,7 +22,7 @@ KINDS = [
     [dirdp.PureDP(epsilon=budget) for budget in BUDGETS],
     [dirdp.ZeroCDP(rho=budget) for budget in BUDGETS],
     [dirdp.ApproxDP(epsilon=budget, delta=delta) for budget in (0.0, *BUDGETS) for delta in DELTAS],
-    [dirdp.RenyiDP(order=order, epsilon=budget) for budget in BUDGETS for order in (*ORDERS, 1)],
+    [dirdp.RenyiDP(order=order, epsilon=budget) for budget in BUDGETS for order in (ORDERS[0], 1, *ORDERS[1:])],
     [dirdp.TruncatedCDP(rho=budget, omega=omega) for budget in BUDGETS for omega in ORDERS],
 ]
 GUARANTEES = [guarantee for kind in KINDS for guarantee in kind]
@@ -138,7 +138,7 @@ def test_each_verb_that_takes_a_guarantee_is_tried():
 @pytest.mark.parametrize("verb", [verb for verb in VERBS_OF_GUARANTEES if verb not in IN_OTHERS])
 def test_every_verb_answers_or_refuses_at_the_ends(verb):
     # The search for joint noise, and for a number, takes a second for each of them.
-    for guarantee in ENDS[::3] if {"joint", "least_records", "least_guarantee"} & set(verb.split()) else ENDS:
+    for guarantee in ENDS[2::3] if {"joint", "least_records", "least_guarantee"} & set(verb.split()) else ENDS:
         answered(lambda guarantee=guarantee: VERBS_OF_GUARANTEES[verb](guarantee))
 
 
