@@ -16,11 +16,11 @@ TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 VERBS = {name: getattr(dirdp.plots, name) for name in dirdp.plots.__all__}
 
 
-def votes(labels=("yes", "no", "abstain")):
-    counts = 20 * np.arange(1, len(labels) + 1)
+def votes(labels=("yes", "no", "abstain"), *, prior=None, counts=None):
+    counts = 20 * np.arange(1, len(labels) + 1) if counts is None else counts
     with pm.Model(coords={"vote": list(labels)}) as model:
-        p = pm.Dirichlet("p", a=np.ones(len(labels)), dims="vote")
-        pm.Multinomial("votes", n=counts.sum(), p=p, observed=counts)
+        p = pm.Dirichlet("p", a=np.ones(len(labels)) if prior is None else prior, dims="vote")
+        pm.Multinomial("votes", n=np.sum(counts), p=p, observed=counts)
     return model
 
 
@@ -105,8 +105,94 @@ DRAWN = {
 }
 
 
+LINEAR, DELTA = ["", "linear", "linear"], ["epsilon (nats)", "delta (probability)", "linear", "log"]
+# Of a verb and a thing: the title, texts and scales of the axes; the legend; width and height in inches, and columns.
+FIGURES = {
+    ("plot_analysis", "noisy release"): (
+        ["Means and 95% intervals, (1, 1e-06)-DP", "p (share)", *LINEAR],
+        ["prior", "the release treated as the data", "posterior given the release", "the release"],
+        [5.5, 3.4, 2],
+    ),
+    ("plot_draw", "release"): (
+        ["Private draw, (1, 1e-06)-DP", "p (share)", *LINEAR],
+        ["a priori 90% band for the data's share", "released draw"],
+        [5.5, 2.56, 2],
+    ),
+    ("plot_privacy", "release"): (["Privacy curve: release, (1, 1e-06)-DP", *DELTA], ["exact"], [5.5, 3.6, 1]),
+    ("plot_privacy", "mechanism"): (
+        ["Privacy curve: Geometric noise of standard deviation 2.799", *DELTA],
+        ["exact"],
+        [5.5, 3.6, 1],
+    ),
+    ("plot_posteriors", "diagnosis"): (
+        ["yes", "p (share)", *LINEAR],
+        ["posterior", "private posterior", "the release"],
+        [5.5, 2.6, 3],
+    ),
+    ("plot_posteriors", "diagnosis of two tables"): (
+        ["a", "rate (share)", *LINEAR],
+        ["posterior", "private posterior", "the release"],
+        [4.4, 2.6, 3],
+    ),
+    ("plot_comparison", "comparison"): (
+        ["(1, 1e-06)-DP, replace-one", "expected KL, private posterior from posterior (nats)", "", "log", "linear"],
+        ["Geometric", "Dirichlet", "Gaussian"],
+        [5.5, 5.14, 2],
+    ),
+    ("plot_frontier", "frontier"): (
+        [
+            "KL of the private posterior from the posterior, 100 records",
+            *("epsilon (nats) of ApproxDP at delta = 1e-06", "expected KL (nats)", "log", "log"),
+        ],
+        ["dirichlet", "gaussian", "geometric"],
+        [5.5, 3.6, 1],
+    ),
+    ("plot_regret", "runs"): (
+        [
+            "Regret: median of 20 runs, and 5 to 95 % of them",
+            *("round", "regret (mean rewards lost)", "log", "linear"),
+        ],
+        ["private Thompson sampling (geometric)", "least asymptotic slope for epsilon = 1"],
+        [5.5, 3.6, 1],
+    ),
+    ("plot_regret", "bandit"): (
+        ["Regret given what was released, 1-DP", "regret in finished batches (mean rewards lost)", *LINEAR],
+        ["90% interval", "posterior median"],
+        [5.5, 2.86, 2],
+    ),
+    ("plot_calibration", "coverage"): (
+        [
+            "Coverage of credible intervals",
+            *("nominal coverage (probability)", "share of true values in the intervals", "linear", "linear"),
+        ],
+        ["aware"],
+        [4.2, 4.4, 1],
+    ),
+}
+
+
+@pytest.mark.parametrize(("verb", "thing"), FIGURES, ids=[" of ".join(pair) for pair in FIGURES])
+def test_what_a_figure_has_beside_its_data(verb, thing, things):
+    ax = np.ravel(VERBS[verb](things[thing]))[0]
+    figure = ax.get_figure()
+    figure.draw_without_rendering()
+    texts, entries, (width, height, columns) = FIGURES[verb, thing]
+    xlabel = ax.get_xlabel().partition("\nasymptotically, ten times the rounds lose ")[0]
+    assert [ax.get_title(), xlabel, ax.get_ylabel(), ax.get_xscale(), ax.get_yscale()] == texts
+    (legend,) = figure.legends or [ax.get_legend()]
+    assert [text.get_text() for text in legend.get_texts()] == entries
+    assert len({text.get_window_extent().x0 for text in legend.get_texts()}) == columns
+    assert figure.get_size_inches() == pytest.approx([width, height])
+    if verb == "plot_privacy":
+        assert ax.get_ylim() == (1e-10, 1.5)
+    # In axes of the user's own.
+    if verb != "plot_posteriors":
+        _, own = plt.subplots()
+        assert VERBS[verb](things[thing], ax=own) is own
+
+
 def test_the_lists_are_complete(things):
-    assert set(DRAWN) == set(VERBS)
+    assert set(DRAWN) == set(VERBS) == {verb for verb, _ in FIGURES}
     assert {thing for thing in things if "release" in thing} <= RELEASES
     assert set().union(*DRAWN.values()) <= set(things)
 

@@ -51,15 +51,6 @@ def test_in_a_grey_print_the_ends_of_a_band_belong_to_their_line(runs):
         np.testing.assert_allclose(line.get_ydata(), np.quantile(runs.regret, quantile, axis=0))
 
 
-def test_runs_of_different_bandits_are_not_compared(runs):
-    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
-    other = dirdp.simulate_bandit(bandit, [0.7, 0.3], 500, 20, random_seed=1, progressbar=False)
-    with pytest.raises(dirdp.errors.ArgumentError, match="one bandit"):
-        dirdp.plots.plot_regret([runs, other])
-    with pytest.raises(dirdp.errors.ArgumentError, match="at most 5"):
-        dirdp.plots.plot_regret([runs] * 6)
-
-
 def played(**options):
     bandit = dirdp.ThompsonSampler(["a", "b", "c"], dirdp.PureDP(epsilon=1.0), first_batch=50, **options)
     bandit.update(["a"] * 400 + ["b"] * 100, [1, 1, 1, 0] * 100 + [1, 0] * 50)
@@ -80,12 +71,8 @@ def test_a_run_of_ones_own_has_the_posterior_of_its_regret():
         np.testing.assert_allclose(ends.T, expected[[0, 2]], **tolerance)
         np.testing.assert_allclose(ax.lines[0].get_xdata(), expected[1], **tolerance)
         labels = [label.get_text() for label in ax.get_yticklabels()]
-        assert labels == [
-            f"{sizes['a']} pulls of a",
-            f"{sizes['b']} pulls of b",
-            "0 pulls of c",
-            f"{sizes.sum()} pulls in all",
-        ]
+        pulls = {"of a": sizes["a"], "of b": sizes["b"], "of c": 0, "in all": sizes.sum()}
+        assert labels == [f"{number} pulls {whose}" for whose, number in pulls.items()]
         assert "ten times the rounds" in ax.get_xlabel()
         assert "ten times" not in dirdp.plots.plot_regret(source, bound=False).get_xlabel()
 
@@ -95,13 +82,10 @@ def test_a_picture_leaves_the_next_choices_as_they_are():
         first, second = played(random_seed=1), played(random_seed=1)
     dirdp.plots.plot_regret(first)
     assert first.select(20) == second.select(20)
-
-
-def test_retired_arms_have_cost_something_too():
-    bandit = played()
-    bandit.retire_arm("b")
-    ax = dirdp.plots.plot_regret(bandit)
-    assert [label.get_text() for label in ax.get_yticklabels()][1].endswith("of b")
+    # A retired arm has cost something too.
+    first.retire_arm("b")
+    rows = dirdp.plots.plot_regret(first).get_yticklabels()
+    assert [row.get_text()[-4:] for row in rows] == ["of a", "of b", "of c", " all"]
 
 
 def test_regret_in_units_of_worth():
@@ -115,11 +99,12 @@ def test_regret_in_units_of_worth():
     assert ax.lines[0].get_xdata()[-1] > 1500
 
 
-def test_without_a_batch_there_is_no_regret_to_show():
-    with pytest.raises(dirdp.errors.ArgumentError, match="simulate_bandit"):
-        dirdp.plots.plot_regret(dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0)))
-    everyday = dirdp.ThompsonSampler(
-        ["a", "b"], dirdp.ApproxDP(epsilon=1.0, delta=1e-6), schedule="every-round", horizon=5
-    )
-    with pytest.raises(dirdp.errors.ArgumentError, match="to use batches"):
-        dirdp.plots.plot_regret(everyday)
+def test_what_has_no_regret_to_show(runs):
+    new = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
+    other = dirdp.simulate_bandit(new, [0.7, 0.3], 500, 20, random_seed=1, progressbar=False)
+    approximate = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+    everyday = dirdp.ThompsonSampler(["a", "b"], approximate, schedule="every-round", horizon=5)
+    wrong = {"simulate_bandit": new, "to use batches": everyday, "one bandit": [runs, other], "at most 5": [runs] * 6}
+    for words, source in wrong.items():
+        with pytest.raises(dirdp.errors.ArgumentError, match=words):
+            dirdp.plots.plot_regret(source)
