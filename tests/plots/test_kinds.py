@@ -185,7 +185,6 @@ def test_what_a_figure_has_beside_its_data(verb, thing, things):
     assert figure.get_size_inches() == pytest.approx([width, height])
     if verb == "plot_privacy":
         assert ax.get_ylim() == (1e-10, 1.5)
-    # In axes of the user's own.
     if verb != "plot_posteriors":
         _, own = plt.subplots()
         assert VERBS[verb](things[thing], ax=own) is own

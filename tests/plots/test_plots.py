@@ -94,8 +94,13 @@ def test_what_cannot_be_shown_is_refused(release, diagnosis):
     for options, words in (({"var_name": "q"}, "var_name"), ({"prob": 1.0}, "prob"), ({"prior": [1, 1]}, "prior")):
         with pytest.raises(ArgumentError, match=words):
             plot_analysis(release, **options)
-    with pytest.raises(ArgumentError, match="at most 40"):
-        plot_analysis(dirdp.sample(TARGET, votes(range(41))))
+    wide = votes(range(61))
+    many = dirdp.sample(TARGET, wide)
+    forty = dirdp.sample(TARGET, votes(range(41)))
+    diagnosis_of_many = dirdp.diagnose(many, wide, draws=100)
+    for verb, source in ((plot_analysis, forty), (plot_draw, many), (plot_posteriors, diagnosis_of_many)):
+        with pytest.raises(ArgumentError, match=r"at most (40|60) can be read"):
+            verb(source)
     private = dirdp.sample(TARGET, votes(), adjacency="add-remove", mechanism=Dirichlet(strategy="temper"))
     for shown, options, words in ((private, {}, "n_records"), (release, {"var_name": "q"}, "var_name")):
         with pytest.raises(ArgumentError, match=words):
@@ -157,7 +162,6 @@ def test_posteriors_go_into_given_axes(diagnosis, release):
         assert np.ptp(private.get_xdata()) > np.ptp(own.get_xdata())
         assert own.get_linestyle() != private.get_linestyle()
         assert ax.collections[0].get_segments()[0][0, 0] == value
-    # All is seen.
     for ax in plot_posteriors(diagnosis):
         assert ax.get_ylim() == pytest.approx((0, 1.08 * max(curve.get_ydata().max() for curve in ax.lines)))
 
@@ -227,7 +231,6 @@ def test_privacy_curves_are_the_mechanisms_own_and_bounds_lie_above():
     exact, bound = line(ax, "exact").get_xydata(), line(ax, "P1 Theorem 1").get_xydata()
     np.testing.assert_allclose(MECHANISM.renyi(exact[:, 0]), exact[:, 1])
     assert np.all(MECHANISM.renyi(bound[:, 0]) <= bound[:, 1] * (1 + 1e-12))
-    # As far as the divergence is finite.
     assert exact[0, 0] == pytest.approx(1.01)
     assert np.isinf(MECHANISM.renyi(1.1 * exact[-1, 0]))
 
@@ -274,7 +277,6 @@ def test_calibration_has_a_line_for_each_reading():
     ax = plot_calibration(coverage)
     for line, rates in zip(ax.lines[1:], coverage.values(), strict=True):
         np.testing.assert_array_equal(line.get_xydata(), list(rates.items()))
-    # Labels are shown as they are written.
     ax.get_figure().draw_without_rendering()
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["exact", "naive", r"\$\frac"]
     for wrong in ({}, {key: {0.5: 0.5} for key in "abcdef"}):

@@ -13,7 +13,6 @@ def runs():
 
 
 def named(ax):
-    """The lines of a legend."""
     return [line for line in ax.lines if not line.get_label().startswith("_")]
 
 
@@ -82,7 +81,6 @@ def test_a_picture_leaves_the_next_choices_as_they_are():
         first, second = played(random_seed=1), played(random_seed=1)
     dirdp.plots.plot_regret(first)
     assert first.select(20) == second.select(20)
-    # A retired arm has cost something too.
     first.retire_arm("b")
     rows = dirdp.plots.plot_regret(first).get_yticklabels()
     assert [row.get_text()[-4:] for row in rows] == ["of a", "of b", "of c", " all"]
