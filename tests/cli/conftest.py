@@ -23,13 +23,11 @@ def _block(language):
 
 @pytest.fixture
 def page():
-    """The text of the page."""
     return PAGE
 
 
 @pytest.fixture
 def block():
-    """A function for the text of the first block of the page in some language."""
     return _block
 
 
@@ -68,6 +66,17 @@ def run(capsys):
         return code, printed.out, printed.err
 
     return ran
+
+
+@pytest.fixture
+def refused(run):
+    """Run a command that ends with this code, and whose error has these words."""
+
+    def refuse(code, said, *arguments):
+        ended, _, error = run(*arguments)
+        assert (ended, said in error) == (code, True), (arguments, error)
+
+    return refuse
 
 
 @pytest.fixture

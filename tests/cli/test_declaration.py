@@ -1,7 +1,5 @@
 """Declarations: what they mean, and what is refused."""
 
-from pathlib import Path
-
 import pytest
 
 import pymc_dirdp as dirdp
@@ -155,13 +153,3 @@ def test_sections_that_are_none_and_files_that_are_none(written, block, tmp_path
     for path in (tmp_path, tmp_path / "nothing.toml"):
         with pytest.raises(OSError, match=r"directory|denied"):
             read_declaration(path)
-
-
-def test_a_variable_that_is_given_and_not_declared_is_named(survey, run):
-    text = Path("survey.toml").read_text(encoding="utf-8")
-    assert 'given = ["sex"]' in text
-    Path("survey.toml").write_text(text.replace('given = ["sex"]', 'given = ["gender"]'), encoding="utf-8")
-    code, _, error = run("plan", "survey.toml")
-    assert code == 2
-    assert "Unknown variable in given in [variables." in error
-    assert "'gender'" in error

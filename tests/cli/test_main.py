@@ -18,12 +18,12 @@ COMMANDS = ("init", "check", "plan", "release", "report", "statement", "analyse"
 
 
 def process(*arguments, **options):
-    return subprocess.run([sys.executable, "-m", "pymc_dirdp", *arguments], capture_output=True, text=True, **options)
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
+    return subprocess.run([sys.executable, *arguments], **options)
 
 
 @pytest.mark.thorough
 def test_the_page_as_it_stands(survey, block, run):
-    """Every command of the page, typed literally."""
     lines = block("shell").splitlines()
     assert {line.split()[1] for line in lines} == {*COMMANDS} - {"init"}
     for line in lines:
@@ -40,12 +40,9 @@ def test_the_page_as_it_stands(survey, block, run):
         assert analysis["posterior"]["p_hair"].shape == (4, 1000, 2, 4)
 
 
-def test_the_page_lists_the_codes(page):
+def test_the_page_and_the_help_list_commands_and_codes(page, capsys):
     table = dict(re.findall(r"^\| (\d) \| (.*?) \|$", page, re.MULTILINE))
     assert {int(code): meaning.replace("`", "") for code, meaning in table.items()} == CODES
-
-
-def test_help_lists_commands_and_codes(capsys):
     with pytest.raises(SystemExit) as left:
         main(["--help"])
     assert left.value.code == 0
@@ -107,16 +104,14 @@ def test_a_reader_that_has_left_is_no_error(alone, run):
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as gone:
-        done = subprocess.run(
-            [sys.executable, "-m", "pymc_dirdp", "report", "r.json"], stdout=gone, stderr=subprocess.PIPE, text=True
-        )
+        done = process("-m", "pymc_dirdp", "report", "r.json", stdout=gone)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_terminal_without_the_signs(alone, declare):
     declare(("female", "weiblich ♀"))
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    done = process("plan", "survey.toml", env=environment)
+    done = process("-m", "pymc_dirdp", "plan", "survey.toml", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -129,5 +124,5 @@ def test_only_what_needs_pymc_imports_it(alone, run):
         "codes = [main(way) for way in ways]\n"
         "sys.exit(str([codes, 'pymc' in sys.modules, 'pytensor' in sys.modules]))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = process("-c", code)
     assert done.stderr == "[[0, 0, 0], False, False]\n"
