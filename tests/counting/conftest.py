@@ -53,27 +53,24 @@ def taken(name, table, folder):
         return ENGINES[name](table, folder)
 
 
-@pytest.fixture(params=ENGINES)
-def in_engine(request, tmp_path):
-    """A function that puts a table of Arrow into an engine."""
-    return lambda table: taken(request.param, table, Path(tempfile.mkdtemp(dir=tmp_path)))
+def fixture_of(names):
+    """A function that puts a table of Arrow into an engine, for each of the engines."""
+
+    @pytest.fixture(params=names)
+    def engine(request, tmp_path):
+        return lambda table: taken(request.param, table, Path(tempfile.mkdtemp(dir=tmp_path)))
+
+    return engine
 
 
-@pytest.fixture(params=[name for name in ENGINES if name != "Dask"])
-def choosing(request, tmp_path):
-    """The same for the engines that choose records by unit."""
-    return lambda table: taken(request.param, table, Path(tempfile.mkdtemp(dir=tmp_path)))
-
-
-@pytest.fixture(params=["mapping", "polars lazy", "DuckDB"])
-def hashing(request, tmp_path):
-    """The same for one engine of each way to choose: in memory, and by the hashes of polars and of DuckDB."""
-    return lambda table: taken(request.param, table, Path(tempfile.mkdtemp(dir=tmp_path)))
+in_engine = fixture_of(ENGINES)
+# Those that choose records by unit, and one of each way to choose: in memory, by the hashes of polars and of DuckDB.
+choosing = fixture_of([name for name in ENGINES if name != "Dask"])
+hashing = fixture_of(["mapping", "polars lazy", "DuckDB"])
 
 
 @pytest.fixture(scope="session")
 def spark():
-    """A local session of Spark: it needs the package and Java."""
     sql = pytest.importorskip("pyspark.sql", reason="tried where it is installed")
     session = sql.SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", 2).getOrCreate()
     yield session
