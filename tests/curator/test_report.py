@@ -49,29 +49,22 @@ def test_the_page_is_marked_wherever_it_can_be_seen(diagnoses, mechanism):
     assert "<b>" not in page
 
 
-def test_the_numbers_are_those_of_the_diagnosis(diagnoses):
+def test_the_numbers_are_those_of_the_diagnosis_and_the_smallest_cells_come_first(diagnoses):
     diagnosis = diagnoses["dirichlet"]
-    sections = {heading.split(": ")[-1]: dict(lines) for heading, lines in dirdp.report(diagnosis).sections}
-    errors, realised = sections["errors of this release"], diagnosis["realised"]
+    sections = {heading.split(": ")[-1]: lines for heading, lines in dirdp.report(diagnosis).sections}
+    errors, realised = dict(sections["errors of this release"]), diagnosis["realised"]
     for label, what in (("KL of the draw", "kl_release"), ("KL of the posteriors", "kl_posterior")):
         assert errors[label].startswith(f"{realised[what].item():.3g} nats, expected without the data ")
         assert f" {realised[f'{what}_expected'].item():.3g}" in errors[label]
         assert f"{100 * realised[f'{what}_rank'].item():.0f} % of " in errors[label]
     assert errors["KL of the estimate"].startswith(f"{realised['kl_estimate'].item():.3g} nats, ")
-
-
-def test_the_smallest_cells_and_groups_come_first(diagnoses):
-    diagnosis = diagnoses["dirichlet"]
-    sections = {heading.split(": ")[-1]: lines for heading, lines in dirdp.report(diagnosis).sections}
-    labels = [label for label, _ in sections["the smallest cells"]]
-    assert labels[:3] == ["rate[small, failure]", "rate[small, success]", "rate[C|, success]"]
-    text = sections["the smallest cells"][0][1]
-    cell = diagnosis["cells/rate"].to_dataset().isel(department=3, rate_outcome=1)
+    cells, groups = sections["the smallest cells"], sections["the smallest groups"]
+    assert [label for label, _ in cells[:3]] == ["rate[small, failure]", "rate[small, success]", "rate[C|, success]"]
+    text, bias = cells[0][1], diagnosis["cells/rate"]["bias_of_draw"].isel(department=3, rate_outcome=1).item()
     assert text.startswith("2 records, a share of 0.4, released as ")
-    bias = cell["bias_of_draw"].item()
     assert text.endswith(f"the mean of the draw by {bias:+.2g} ({100 * bias / 0.4:+.0f} %)")
-    assert [label for label, _ in sections["the smallest groups"]] == ["rate[small]", "rate[<b>]", "rate[C|]"]
-    assert sections["the smallest groups"][0][1].startswith("5 records, ")
+    assert [label for label, _ in groups] == ["rate[small]", "rate[<b>]", "rate[C|]"]
+    assert groups[0][1].startswith("5 records, ")
 
 
 def test_a_table_without_records_has_a_page_too():

@@ -5,7 +5,6 @@ import os
 import stat
 
 import numpy as np
-import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
@@ -24,37 +23,25 @@ def model(labels=("black", "brown")):
     return made
 
 
-def transcript():
-    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0), contribution=1)
-    for person in range(20):
-        bandit.update(bandit.select(), 1, person=person)
-    return bandit.transcript()
-
-
-def made(kind):
-    records = pd.DataFrame({"age": [20, 30, 40, 50] * 50, "wet": ["no", "yes"] * 100})
-    return {
-        "plan": lambda: dirdp.plan(APPROX, model()),
-        "release": lambda: dirdp.sample(APPROX, model(), mechanism="geometric"),
-        "bins": lambda: dirdp.choose_bins(
-            dirdp.PureDP(epsilon=4.0), records, "age", n_bins=2, candidates=[25, 35, 45], ledger=None
-        ),
-        "structure": lambda: dirdp.choose_structure(
-            dirdp.PureDP(epsilon=4.0),
-            {"wet": records["wet"], "old": list(records["age"].gt(30).map({True: "yes", False: "no"}))},
-            categories={"wet": ["no", "yes"], "old": ["no", "yes"]},
-        ),
-        "transcript": transcript,
-    }[kind]()
-
-
 KINDS = ("plan", "release", "bins", "structure", "transcript")
 
 
 @pytest.fixture(scope="module")
 def values():
     """What every kind of text says; bins that nobody paid for count as long as somebody holds them."""
-    return {kind: made(kind) for kind in KINDS}
+    columns = {"age": [20, 30, 40, 50] * 50, "wet": ["no", "yes"] * 100, "old": ["no", "no", "yes", "yes"] * 50}
+    labels, pure = {name: ["no", "yes"] for name in ("wet", "old")}, dirdp.PureDP(epsilon=4.0)
+    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0), contribution=1)
+    for person in range(20):
+        bandit.update(bandit.select(), 1, person=person)
+    found = (
+        dirdp.plan(APPROX, model()),
+        dirdp.sample(APPROX, model(), mechanism="geometric"),
+        dirdp.choose_bins(pure, columns, "age", n_bins=2, candidates=[25, 35, 45], ledger=None),
+        dirdp.choose_structure(pure, {name: columns[name] for name in labels}, categories=labels),
+        bandit.transcript(),
+    )
+    return dict(zip(KINDS, found, strict=True))
 
 
 def alike(value, other):
@@ -69,8 +56,8 @@ def test_line_ends_of_windows_are_those_that_were_written(values, tmp_path, kind
     content = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
     assert content.count(b"\n") > 3
     assert b"\r" not in content
-    others = [content.replace(b"\n", b"\r\n"), content.replace(b"\n", b"\r\n", content.count(b"\n") // 2)]
-    for changed in others:
+    for lines in (-1, content.count(b"\n") // 2):
+        changed = content.replace(b"\n", b"\r\n", lines)
         path.write_bytes(gzip.compress(changed) if packed else changed)
         back = dirdp.load(path)
         assert alike(back, values[kind])
@@ -78,7 +65,8 @@ def test_line_ends_of_windows_are_those_that_were_written(values, tmp_path, kind
         own = tmp_path / "own.json"
         dirdp.save(back, own, overwrite=True)
         assert own.read_bytes() == content
-    for changed in (content.replace(b"\n", b"\r"), content.replace(b"\n", b"\r\r\n"), content.replace(b"\n", b"\n\r")):
+    for end in (b"\r", b"\r\r\n", b"\n\r"):
+        changed = content.replace(b"\n", end)
         path.write_bytes(gzip.compress(changed) if packed else changed)
         with pytest.raises(ReleaseError, match=r"text\.json"):
             dirdp.load(path)
@@ -121,6 +109,9 @@ def test_a_text_is_written_with_the_line_ends_that_it_has(tmp_path):
 def test_a_file_gets_its_name_at_the_end(tmp_path):
     path = tmp_path / "out.nc"
     with new_file(path, overwrite=False) as aside:
+        # A second process is refused before it spends anything.
+        with pytest.raises(FileExistsError, match="exists"), new_file(path, overwrite=False):
+            pytest.fail("nothing may be drawn")
         aside.write_text("whole")
         assert path.read_text() == ""
         # A name that ends in .gz is compressed.
@@ -128,23 +119,8 @@ def test_a_file_gets_its_name_at_the_end(tmp_path):
         assert aside.parent.parent == tmp_path
     assert path.read_text() == "whole"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_the_file_has_the_rights_of_any_other(tmp_path):
-    with new_file(tmp_path / "out", overwrite=False) as aside:
-        aside.write_text("")
     (tmp_path / "other").write_text("")
-    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == stat.S_IMODE((tmp_path / "other").stat().st_mode)
-
-
-def test_a_second_process_is_refused_before_it_spends_anything(tmp_path):
-    path = tmp_path / "out"
-    with new_file(path, overwrite=False) as aside:
-        with pytest.raises(FileExistsError, match="exists"), new_file(path, overwrite=False):
-            pytest.fail("nothing may be drawn")
-        aside.write_text("first")
-    assert path.read_text() == "first"
-    assert list(tmp_path.iterdir()) == [path]
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "other").stat().st_mode)
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

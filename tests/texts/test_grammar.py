@@ -7,7 +7,6 @@ import json
 import math
 import re
 import resource
-import time
 
 import numpy as np
 import pytest
@@ -34,7 +33,6 @@ def releases():
 
 
 def places(facts, path=()):
-    """Every place in nested dicts and lists."""
     for key, value in facts.items() if isinstance(facts, dict) else enumerate(facts):
         yield (*path, key)
         if isinstance(value, dict | list):
@@ -66,7 +64,6 @@ def changed(facts, path, how, value):
 
 @pytest.fixture(scope="module")
 def texts(releases):
-    """Eleven kinds of text."""
     rng = np.random.default_rng(5)
     found = {kind: open_release(release).release for kind, release in releases.items()}
     found["plan"] = dirdp.plan(APPROX, two_tables(), contribution=1, mechanism="auto", disjoint=[["p"], ["rate"]])
@@ -140,9 +137,10 @@ def refuse_or_understand(found, edits, text_of_facts, seed):
 TEXTS = [*KINDS, "plan", "bins", "structure", "bandit", "after a choice", "joint"]
 
 
+@pytest.mark.parametrize("edits", [60, pytest.param(10**4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", TEXTS)
-def test_an_edit_is_refused_or_says_what_it_says(texts, text_of_facts, kind):
-    assert refuse_or_understand(texts[kind], 60, text_of_facts, seed=1) < 60
+def test_an_edit_is_refused_or_says_what_it_says(texts, text_of_facts, kind, edits):
+    assert refuse_or_understand(texts[kind], edits, text_of_facts, seed=edits) < edits
 
 
 @pytest.mark.parametrize(
@@ -173,12 +171,6 @@ def test_an_array_is_written_as_its_lists(table):
             to_lines({"a": np.array([[1.0, wrong]])})
 
 
-@pytest.mark.slow
-def test_a_hundred_thousand_edits(texts, text_of_facts):
-    for kind in TEXTS:
-        refuse_or_understand(texts[kind], 10**5 // len(TEXTS) + 1, text_of_facts, seed=2)
-
-
 def hostile(text, rng):
     """Bytes that somebody has damaged or made up."""
     content, place = bytearray(text.encode()), int(rng.integers(len(text.encode())))
@@ -205,33 +197,24 @@ def hostile(text, rng):
     return bytes(content)
 
 
-def refuse_all(texts, number, seed):
-    """The longest time that a hostile text took, in seconds."""
-    rng, longest = np.random.default_rng(seed), 0.0
+@pytest.mark.parametrize("number", [200, pytest.param(10**5, marks=pytest.mark.slow)])
+def test_hostile_texts_are_refused(texts, number):
+    rng, before = np.random.default_rng(number), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(number):
-        content, before = hostile(texts[TEXTS[rng.integers(len(TEXTS))]].text, rng), time.process_time()
+        content = hostile(texts[TEXTS[rng.integers(len(TEXTS))]].text, rng)
         with contextlib.suppress(ReleaseError, UnattainableError):
             assert parse(content).text.encode() == content
-        longest = max(longest, time.process_time() - before)
-    return longest
-
-
-def test_hostile_texts_are_refused(texts):
-    refuse_all(texts, 200, seed=3)
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_hostile_texts(texts):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"the longest took {refuse_all(texts, 10**5, seed=4):.2f} s of a processor")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024
 
 
-def noise(text):
-    return json.dumps(json.loads(text)).encode()
+def instead(old, new):
+    """Something else in one place of a text."""
+    return lambda text: text.replace(old, new, 1).encode()
 
 
+VERSION = '"version": 1,'
 BROKEN = {
+    "an accident": instead('"sampler": "exact"', '"sampler": "fast"'),
     "empty": lambda text: b"",
     "no JSON": lambda text: b"a,b\n1,2\n",
     "cut": lambda text: text.encode()[:-300],
@@ -240,20 +223,20 @@ BROKEN = {
     "UTF-16": lambda text: text.encode("utf-16"),
     "no UTF-8": lambda text: text.encode()[:-3] + b"\xff\xfe}\n",
     "another order": lambda text: json.dumps(json.loads(text), sort_keys=True).encode(),
-    "one line": noise,
-    "a space more": lambda text: text.replace('"format": ', '"format":  ').encode(),
+    "one line": lambda text: json.dumps(json.loads(text)).encode(),
+    "a space more": instead('"format": ', '"format":  '),
     "no end of line": lambda text: text.rstrip("\n").encode(),
-    "a key twice": lambda text: text.replace('"version": 1,', '"version": 1,\n  "version": 1,', 1).encode(),
+    "a key twice": instead(VERSION, '"version": 1,\n  "version": 1,'),
     "a comment": lambda text: ("// mine\n" + text).encode(),
-    "a point": lambda text: text.replace('"version": 1,', '"version": 1.0,', 1).encode(),
-    "escapes": lambda text: text.replace('"format"', '"\\u0066ormat"', 1).encode(),
-    "NaN": lambda text: text.replace('"version": 1,', '"version": NaN,', 1).encode(),
-    "1e999": lambda text: text.replace('"version": 1,', '"version": 1e999,', 1).encode(),
-    "5000 digits": lambda text: text.replace('"version": 1,', f'"version": {"9" * 5000},', 1).encode(),
+    "a point": instead(VERSION, '"version": 1.0,'),
+    "escapes": instead('"format"', '"\\u0066ormat"'),
+    "NaN": instead(VERSION, '"version": NaN,'),
+    "1e999": instead(VERSION, '"version": 1e999,'),
+    "5000 digits": instead(VERSION, f'"version": {"9" * 5000},'),
     "deep": lambda text: b"[" * 100_000 + b"]" * 100_000,
-    "deep inside": lambda text: text.replace('"version": 1,', f'"version": {"[" * 50_000}1{"]" * 50_000},', 1).encode(),
-    "half a character": lambda text: text.replace('"sampler": "exact"', '"sampler": "\\ud800"').encode(),
-    "a later version": lambda text: text.replace('"version": 1,', '"version": 2,', 1).encode(),
+    "deep inside": instead(VERSION, f'"version": {"[" * 50_000}1{"]" * 50_000},'),
+    "half a character": instead('"sampler": "exact"', '"sampler": "\\ud800"'),
+    "a later version": instead(VERSION, '"version": 2,'),
     "netCDF": lambda text: b"\x89HDF\r\n\x1a\n" + bytes(1000),
     "another kind": lambda text: b'{\n  "format": "pymc_dirdp plan"\n}\n',
 }
@@ -266,14 +249,8 @@ def test_what_is_no_text_of_a_release_is_refused(releases, name, tmp_path):
     assert broken != text.encode()
     path = tmp_path / "r.json"
     path.write_bytes(broken)
-    with pytest.raises(ReleaseError) as refused:
+    with pytest.raises(
+        ReleaseError, match="changed after it was written" if name == "an accident" else None
+    ) as refused:
         dirdp.load(path)
     assert len(str(refused.value)) < 1000
-
-
-def test_the_digest_shows_a_change_by_accident(releases, tmp_path):
-    text = text_of(releases["geometric"])
-    path = tmp_path / "r.json"
-    path.write_text(text.replace('"sampler": "exact"', '"sampler": "fast"'), encoding="utf-8")
-    with pytest.raises(ReleaseError, match="changed after it was written"):
-        dirdp.load(path)
