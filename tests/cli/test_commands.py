@@ -275,7 +275,7 @@ ADD_REMOVE, NINES = ("[options]", '[options]\nadjacency = "add-remove"'), "9" * 
 REFUSED = [
     (PLAN, [("records = 592", "")], 2, "Pass the data to the plan, too, or declare records in [data]"),
     (RELEASE, [("records = 592", "records = 593")], 3, "another number of records than the plan states. Plan again"),
-    # Found by review: 591, 592 and 593 told the number of records without a charge.
+    # Found by review: 591, 592 and 593 disclosed the number of records without a charge.
     *(
         (command, [ADD_REMOVE], 2, "the number of records is private")
         for command in (PLAN, (*PLAN, "survey.csv"), RELEASE)
