@@ -59,6 +59,7 @@ def in_ledgers(guarantee):
             answered(lambda ledger=ledger, cost=cost: ledger.spend(cost, what="x", unit="record"))
             answered(lambda ledger=ledger: (ledger.remaining(), ledger.remaining(1e-6), repr(ledger), ledger.frame()))
             answered(lambda ledger=ledger: repr(dirdp.statement(ledger)))
+            assert all(left >= 0 for left in ledger.left.values())
 
 
 def in_bandits(guarantee):
