@@ -14,6 +14,8 @@ README = PAGES["README.md"]
 
 def test_the_readme_makes_a_file_and_reads_it(tmp_path, monkeypatch, capsys):
     """With the file and the second piece of code alone one gets estimates and draws; the third plans r, alpha, KL."""
+    assert len(README.split()) <= 800
+    assert len(README.splitlines()) <= 100
     monkeypatch.chdir(tmp_path)
     makes, reads, card = code_in(README, "python")
     (writes,) = re.findall(r"`(dirdp\.save\([^`]*)`", README)
@@ -33,11 +35,6 @@ def test_the_readme_makes_a_file_and_reads_it(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert all(said.count(word) == 2 for word in ("alpha [", "  utility    KL ", "Plan of"))
     assert len(set(re.findall(r"^r (.*) alpha", said, re.MULTILINE))) == 2
-
-
-def test_the_readme_is_a_screen_and_a_half():
-    assert len(README.split()) <= 800
-    assert len(README.splitlines()) <= 100
 
 
 def test_links_to_files_lead_somewhere():
