@@ -101,7 +101,7 @@ def test_each_workflow_runs_what_is_there():
 
 def test_tests_that_known_vulnerabilities_name_exist():
     named = set(re.findall(r"`((?:\w+/)?test_\w+\.py)`", PAGES["docs/vulnerabilities.md"]))
-    assert len(named) > 90
+    assert len(named) > 80
     assert [name for name in sorted(named) if not (ROOT / "tests" / name).is_file()] == []
 
 
