@@ -63,7 +63,7 @@ def test_a_simulation_starts_anew_and_its_regret_is_that_of_the_pulls():
 @pytest.mark.parametrize(
     ("guarantee", "options", "shares", "rounds", "times", "n_runs"),
     [
-        (GUARANTEE, {"first_batch": 3, "growth": 1.5}, [[0.1, 0.9], [0.5, 0.5], [0.8, 0.2]], 40, 100, 2000),
+        (GUARANTEE, {"first_batch": 3, "growth": 20.0}, [[0.9, 0.1], [0.9, 0.1], [0.1, 0.9]], 40, 100, 2000),
         (GUARANTEE, STARS, [[0, 0, 0.1, 0.3, 0.6], [0.5, 0.3, 0.2, 0, 0]], 50, 12, 40),
         (*LEARNS, [[0.1, 0.9], [0.9, 0.1]], 12, 20, 2000),
     ],
