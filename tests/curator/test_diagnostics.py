@@ -310,11 +310,12 @@ def test_a_release_of_noise_is_diagnosed_without_what_needs_a_tempered_posterior
 
 
 def test_noise_of_several_tables_is_read_table_by_table():
-    """Oracle: the estimates of each table on its own, from which those of all tables together differ."""
+    """Oracle: the estimates of each table on its own; for this seed those of all tables together are half an sd off."""
     columns = {"a": ["x", "y", "y"] * 10, "b": ["x", "x", "y"] * 10, "class": ["u", "v"] * 15}
     labels = {"a": ["x", "y"], "b": ["x", "y"], "class": ["u", "v"]}
     model = dirdp.naive_bayes(columns, "class", categories=labels)
-    release = dirdp.sample(dirdp.PureDP(epsilon=0.5), model, mechanism="geometric")
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
+        release = dirdp.sample(dirdp.PureDP(epsilon=0.5), model, mechanism="geometric", random_seed=3)
     drawn = diagnose(release, model, draws=1000, chains=1)["private"]
     for name, estimate in dirdp.estimate(release, same_records=False).tables.items():
         error = first(drawn, name).mean(axis=0).ravel() - estimate.share_means.ravel()
