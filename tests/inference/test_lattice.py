@@ -160,8 +160,6 @@ def test_a_rare_number_far_away_is_within_reach():
     assert np.all(reaches(few, 1, of_others=True) >= [[0.5, 99_998]])
 
 
-# Lists by Gauss rules, at counts up to a million.
-
 LEVELS = np.array([1e-6, 0.025, 0.3, 0.5, 0.75, 0.975, 1 - 1e-6])
 
 

@@ -143,9 +143,6 @@ def test_draws_around_the_mode_have_the_inverse_curvature_as_covariance(problem)
     assert np.any(np.abs(1.2 * ratios - 1) > 0.13)
 
 
-# Effects of subsets of axes, their scales, and probabilities that they are present.
-
-
 @pytest.mark.parametrize("shape", [(4,), (3, 1, 2), (2, 2, 3, 2, 2)])
 def test_coordinates_are_inverse_to_logits_and_the_transposed_map_is_transposed(shape):
     effects, rng = Effects(shape), np.random.default_rng(0)
@@ -216,9 +213,6 @@ def test_probabilities_are_those_of_a_sum_over_all_subsets():
     np.testing.assert_allclose(probabilities_of(log_odds), there / total, rtol=0.05)
     np.testing.assert_allclose(probabilities_of([1e6, -1e6, 0.0])[:2], [1, 0], atol=1e-12)
     assert probabilities_of([]).shape == (0,)
-
-
-# Tables fitted to noisy marginals, each by itself, and the marginals.
 
 
 def test_the_start_is_independence_with_the_measured_marginals():

@@ -56,6 +56,16 @@ def test_totals_next_to_those_that_no_table_has():
     assert sd == pytest.approx(np.sqrt(weights @ (x - expected) ** 2), rel=1e-8)
 
 
+def test_totals_below_the_least_of_any_table_are_skipped():
+    def log_likelihood(x, i):
+        return np.where(x < 5, -np.inf, -0.3 * x) + 0.0 * i
+
+    posterior = RowPosterior(alpha=np.ones(3), total=50, log_likelihood=log_likelihood)
+    mean, _ = of_private_total(posterior).distribution[1].part(0).mean_and_sd
+    weights = np.exp(-0.3 * np.arange(15, 51)) * [(n - 13) * (n - 14) / ((n + 1) * (n + 2)) for n in range(15, 51)]
+    assert mean == pytest.approx(weights @ np.arange(15, 51) / weights.sum(), rel=1e-10)
+
+
 @pytest.mark.parametrize(
     ("log_likelihood", "words"),
     [

@@ -136,6 +136,8 @@ SETTINGS = [
     ("replace-one", True, (500, 5, 50, 45), 2, 1.0, "dirichlet"),
     ("replace-one", False, (250, 250, 250, 250), 4, 1.0, "geometric"),
     ("add-remove", False, (100, 100), 4, 1.0, "dirichlet"),
+    # Half as large again if what draws say of the number of records is left out.
+    ("add-remove", False, (300,), 3, 5.0, "dirichlet"),
     ("add-remove", False, (300, 300), 2, 1.0, "geometric"),
 ]
 
