@@ -81,7 +81,8 @@ class Deployment:
             "unit": escape_invisible(self.unit),
             "epsilon": epsilon,
             "delta": 0.0 if self.guarantee.is_pure else delta,
-            "parameters": asdict(self.guarantee),
+            # JSON has no infinity.
+            "parameters": {n: x if math.isfinite(x) else str(x) for n, x in asdict(self.guarantee).items()},
             "neighbours": escape_invisible(self.neighbours),
             "model": "Central",
             "accounting": self.accounting,
