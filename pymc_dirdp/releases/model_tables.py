@@ -169,7 +169,7 @@ def read_model(model: pm.Model, options: ModelOptions) -> ParsedModel:
                 "pm.Mixture, whose weights are the probabilities of the states.",
             )
         if name not in options.count_variables and not trials and len(shape) > core.ndim_supp:
-            axis = axes.get(rv, 0)
+            axis = axes[rv]
             secret += record_arrays(rv, free, shape[axis:], options)
             dims |= {dim for dim in model.named_vars_to_dims.get(name, ())[axis : axis + 1] if dim is not None}
     refuse_free_variables(model, free, secret, dims)
