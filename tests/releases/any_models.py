@@ -25,12 +25,10 @@ def rng():
 
 
 def codes(k):
-    """A covariate."""
     return rng().integers(k, size=N)
 
 
 def answers(k):
-    """What is observed."""
     return np.random.default_rng(8).integers(k, size=N)
 
 
@@ -141,7 +139,6 @@ def overdispersed_table():
 
 PRIVATE = {"adjacency": "add-remove"}
 OF_TRIALS = {"contribution": 1, "public": ["y"]}
-# The models, and what is said about each.
 ACCEPTED = {
     "hierarchical_logit": (hierarchical_logit, {"public": ["group"]}),
     "constant_codes": (

@@ -17,7 +17,7 @@ from pymc_dirdp.models.graph import PLAIN
 from pymc_dirdp.releases import arviz_groups
 from pymc_dirdp.releases.arviz_groups import log_dirichlet
 from pymc_dirdp.releases.opened import LoadedRelease, open_release
-from tests.planned import one_row, planned_sample
+from tests.planned import one_row, planned_sample, three_questions
 
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -43,17 +43,8 @@ def of_heads():
     return model
 
 
-def of_survey():
-    with pm.Model(coords={"person": range(20), "question": list("abc"), "answer": ["no", "yes"]}) as model:
-        p = pm.Dirichlet("p", a=np.ones((3, 2)), dims=("question", "answer"))
-        answers = np.arange(60).reshape(20, 3) * 7 % 5 % 2
-        pm.Categorical("x", p=p, observed=answers, dims=("person", "question"))
-    return model
-
-
 @pytest.fixture(scope="module")
 def rows():
-    """A release of rows whose numbers of records are public."""
     return dirdp.sample(APPROX, of_rows(), mechanism="geometric", public=["x"], random_seed=2)
 
 
@@ -69,8 +60,8 @@ RELEASES = {
     "private number": (of_hair, {"mechanism": "geometric", "adjacency": "add-remove"}),
     "beta": (of_heads, {"mechanism": "geometric"}),
     "rows": (of_rows, {"mechanism": "geometric", "public": ["x"]}),
-    "rows that add up": (of_survey, {"mechanism": "geometric", "unit": "person"}),
-    "joint noise": (of_survey, {"mechanism": "joint", "unit": "person"}),
+    "rows that add up": (three_questions, {"mechanism": "geometric", "unit": "person"}),
+    "joint noise": (three_questions, {"mechanism": "joint", "unit": "person"}),
 }
 
 
@@ -96,7 +87,7 @@ def test_groups_have_the_axes_of_what_was_published_and_the_likelihood_of_each_d
     p = pt.tensor("p", shape=shares.shape[1:])
     logp = pytensor.function([p], dirdp.release_logp(release, p), mode=PLAIN)
     said = found["log_likelihood"]["p"]
-    assert said.dims[2:] == {"rows": ("region",), "least": ("region",), "rows that add up": ("question",)}.get(kind, ())
+    assert said.dims[2:] == {"rows": ("region",), "least": ("region",), "rows that add up": ("item",)}.get(kind, ())
     assert found.attrs["log_likelihood_unit"].startswith("p: a row" if said.dims[2:] else "p: the table")
     for one, logs in zip(shares[:4], said.values[0], strict=False):
         assert logs.sum() == pytest.approx(float(logp(one)), abs=1e-8)
@@ -154,9 +145,7 @@ def test_several_releases_have_replicates_of_each(rows):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_arviz_takes_what_is_returned_as_it_is(rows, analysis):
-    """Priors of one release are compared; replicates, sensitivities and leave-one-out need no argument."""
     fits = {"flat": analysis, "50": dirdp.analyse(rows, 400, prior=np.full((4, 3), 50.0))}
-    # The rows differ far more than shares under the second prior do.
     assert list(az.compare(fits).index) == ["flat", "50"]
     for verb in (az.loo, az.psense_summary, az.plot_ppc_dist, az.plot_ppc_tstat):
         assert verb(analysis) is not None

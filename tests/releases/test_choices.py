@@ -88,6 +88,8 @@ def test_bins_and_a_structure_are_both_chosen_before(bins):
     for after in (bins, [bins, other], [bins, bins]):
         with pytest.raises(ArgumentError, match="structure of this model"):
             dirdp.plan(target, network, mechanism="geometric", after=after)
+    with pytest.raises(ArgumentError, match="cycle"):
+        replace(structure, parents=(("age", ("ill",)), ("ill", ("age",))))
     own = choose()
     network = dirdp.bayesian_network(records(own)[0], structure, categories=records(own)[1])
     with pytest.raises(ArgumentError, match="bins of 'age'"):
@@ -97,7 +99,6 @@ def test_bins_and_a_structure_are_both_chosen_before(bins):
 def test_bins_that_nobody_has_paid_for_are_refused():
     free = choose()
     columns, categories = records(free)
-    # Also with a category more, and in a model that somebody wrote, where the bins are the rows.
     wider = dirdp.naive_bayes(columns, "ill", categories=categories | {"age": ["unknown", *free.labels]})
     with pm.Model(coords={"age": free.labels, "ill": ["no", "yes"]}) as own:
         p = pm.Dirichlet("p", np.ones((len(free.labels), 2)), dims=("age", "ill"))
@@ -109,12 +110,10 @@ def test_bins_that_nobody_has_paid_for_are_refused():
 
 
 def test_the_discount_belongs_to_an_entry_of_the_same_ledger(tmp_path):
-    """Bins that ledger A holds are charged to ledger B, too, and so are those whose file was edited."""
     part, full = dirdp.PureDP(epsilon=0.25), dirdp.PureDP(epsilon=2.0)
     first = dirdp.Ledger(PURE)
     paid = choose(part, first)
     assert first.holds(paid.entry, paid.fingerprint)
-    # What a ledger has recorded needs no after=.
     assert dirdp.plan(PURE, classifier(paid), mechanism="geometric").after == ()
 
     def cost(after, ledger):
@@ -136,7 +135,6 @@ def test_the_discount_belongs_to_an_entry_of_the_same_ledger(tmp_path):
         assert lied.entry == entry
         assert not ledger.holds(lied.entry, lied.fingerprint)
     assert cost([free, lied], ledger) == pytest.approx(1.0, rel=2e-3)
-    # What is true is believed, from a file as well; but one entry pays once.
     for times in (1, 2):
         ledger = dirdp.Ledger(full)
         dirdp.save(choose(part, ledger), path, overwrite=True)
@@ -168,7 +166,6 @@ def test_a_dear_choice_is_not_covered_by_a_cheap_one_with_the_same_edges():
     # A copy of a file stands for what it is a copy of, also when that is gone.
     copied = Bins.from_dict(cheap.facts)
     assert plan_after([dear, copied, same], table).after[1] == cheap
-    # An earlier release has covered those with the same edges.
     dirdp.sample(every, table)
     plan_after(same, table)
     with pytest.raises(ArgumentError, match="nothing covers"):
@@ -184,7 +181,6 @@ def test_a_dear_choice_is_not_covered_by_a_cheap_one_with_the_same_edges():
 
 @pytest.mark.parametrize("copied", [lambda bins: pickle.loads(pickle.dumps(bins)), copy.copy, copy.deepcopy])
 def test_a_copy_of_bins_is_not_paid_either(copied):
-    """Found by attack: the cost of bins that came back from a pickle was covered by nothing, and nobody was warned."""
     original, table = halves()
     bins = copied(original)
     del original
@@ -209,7 +205,6 @@ def test_wrong_things_are_refused(bins, model):
 
 
 def test_an_error_repeats_no_long_text(bins, text_of_facts):
-    """Found by 100,000 edits: a unit of 5,000 digits and a control character was repeated as a whole."""
     with pytest.raises(ArgumentError) as caught:
         parse(text_of_facts(bins.facts | {"unit": "9" * 5000 + "\n"}).encode(), Bins)
     assert 100 < len(str(caught.value)) < 1000
@@ -227,7 +222,6 @@ def test_every_bin_has_a_name_of_its_own(bins):
         assert other.labels == expected
         assert set(other.label([-100.0, *edges])) == set(expected)
         assert all(name in str(other) for name in expected)
-    # Three bins have one or two edges, in ascending order.
     for edges in ((), (3.0, 1.0), (1.0, 1.0), (1.0, 2.0, 3.0), (np.inf,)):
         with pytest.raises(ArgumentError, match="does not choose"):
             replace(bins, edges=edges)

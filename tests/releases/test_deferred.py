@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from unittest.mock import Mock
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -21,11 +22,11 @@ from pymc_dirdp.releases.view import view
 from tests.planned import one_row, planned_sample
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+KB = 1000
 
 
 @pytest.fixture
 def calls(monkeypatch):
-    """How often shares were drawn; nothing was opened before."""
     monkeypatch.setattr(opening, "_OPENED", Cache(2**28))
     really, calls = opening.draw_shares, []
     monkeypatch.setattr(opening, "draw_shares", lambda *args: calls.append(1) or really(*args))
@@ -82,7 +83,6 @@ def test_who_looks_finds_what_follows_from_the_text(release, calls, tmp_path, lo
     if look == "netcdf":
         with xr.open_datatree(tmp_path / "r.nc", engine="h5netcdf") as stored:
             trees.append(stored.load())
-    # Drawn once for all trees of the release.
     for tree in trees:
         np.testing.assert_array_equal(tree["posterior"]["p"].values[0], right)
         assert dirdp.verify(tree)
@@ -100,7 +100,6 @@ def test_an_edit_in_place_stays_and_is_found(release):
     assert edited["posterior"]["p"].values[0, 0, 0] == 0.5
     copied["posterior"]["p"][{"draw": 1}] = 1 / 3
     assert (copied["posterior"]["p"].values[0, 1] == 1 / 3).all()
-    # Nobody else sees it, and nothing is read of it.
     assert (edited["posterior"]["p"].values[0, 1] != 1 / 3).all()
     assert dirdp.verify(release)
     assert from_text(text_of(edited)).draws["p"][0, 0] != 0.5
@@ -115,7 +114,6 @@ def test_an_edit_in_place_stays_and_is_found(release):
 
 
 def test_the_shares_of_another_release_are_not_taken_for_its_own(release):
-    """What nobody has looked at follows from a text; it has to be this one."""
     swapped = release.copy(deep=True)
     # Far from the first ones: with noise this narrow near ones have the same noisy counts once in a hundred times.
     swapped["release"] = noisy_row([0, 0, 60])["release"].copy()
@@ -123,30 +121,20 @@ def test_the_shares_of_another_release_are_not_taken_for_its_own(release):
     assert failed(swapped) == ["view"]
 
 
-# Once, whichever verbs ask for it.
-
 _RNG = np.random.default_rng(20261129)
 RAIN = _RNG.choice(["no", "yes"], 1000)
 RECORDS = {"rain": RAIN, "wet": np.where(_RNG.random(1000) < 0.9, RAIN, "no"), "old": _RNG.choice(["no", "yes"], 1000)}
-WORDS = {"rain": ["no", "yes"], "wet": ["no", "yes"], "old": ["no", "yes"]}
+WORDS = {name: ["no", "yes"] for name in RECORDS}
 
 
 def test_a_network_of_marginals_is_fitted_once(monkeypatch, tmp_path):
     monkeypatch.setattr(opening, "_OPENED", Cache(2**28))
-    fits = {"tables": 0, "joint": 0}
-
-    def counting(kind, fit):
-        def fitted(*args, **named):
-            fits[kind] += 1
-            return fit(*args, **named)
-
-        return fitted
-
     # Expected errors are fitted to simulated networks, and not to what was released: they are not counted.
     assert predicting.fitted_shares is draws.fitted_shares
-    monkeypatch.setattr(opening, "fitted_shares", counting("tables", draws.fitted_shares))
-    monkeypatch.setattr(fitting, "fit_tables", counting("tables", fitting.fit_tables))
-    monkeypatch.setattr(fitting, "fit_jointly", counting("joint", fitting.fit_jointly))
+    shares, tables, joint = (Mock(wraps=fit) for fit in (draws.fitted_shares, fitting.fit_tables, fitting.fit_jointly))
+    monkeypatch.setattr(opening, "fitted_shares", shares)
+    monkeypatch.setattr(fitting, "fit_tables", tables)
+    monkeypatch.setattr(fitting, "fit_jointly", joint)
     model = dirdp.bayesian_network(RECORDS, {"rain": [], "wet": ["rain"], "old": []}, categories=WORDS)
     release = planned_sample(APPROX, model, mechanism="marginals")
     path = tmp_path / "r.json"
@@ -155,19 +143,17 @@ def test_a_network_of_marginals_is_fitted_once(monkeypatch, tmp_path):
         for verb in (dirdp.report, dirdp.verify, dirdp.estimate, dirdp.statement):
             assert str(verb(tree))
     np.asarray(dirdp.load(path)["posterior"]["p_rain"].values)
-    assert fits == {"tables": 1, "joint": 0}
+    assert (shares.call_count + tables.call_count, joint.call_count) == (1, 0)
     assert dirdp.fit(release, progressbar=False).identical(dirdp.fit(path, progressbar=False))
     dirdp.predict_log_proba(release, RECORDS, target="wet")
     dirdp.log_likelihood(path, RECORDS)
-    assert fits == {"tables": 1, "joint": 1}
-    # Another consistency is another fit.
+    assert (shares.call_count + tables.call_count, joint.call_count) == (1, 1)
     for _ in range(2):
         dirdp.fit(release, "tables", progressbar=False)
-    assert fits == {"tables": 2, "joint": 1}
+    assert (shares.call_count + tables.call_count, joint.call_count) == (2, 1)
 
 
 def test_bins_that_a_cached_release_holds_are_nobodys(tmp_path, monkeypatch):
-    """A cache is nobody who could count with them; who has them still has to pay."""
     monkeypatch.setattr(choices, "_UNPAID", WeakValueDictionary())
     ages = {"age": _RNG.gamma(4, 12, 1000)}
     guarantee = dirdp.PureDP(epsilon=0.2)
@@ -178,7 +164,6 @@ def test_bins_that_a_cached_release_holds_are_nobodys(tmp_path, monkeypatch):
     options = {"mechanism": "geometric"}
     release = planned_sample(dirdp.PureDP(epsilon=1.0), model, after=bins, **options)
     dirdp.save(release, tmp_path / "r.json")
-    # Those of a file that a release was read from, too.
     for tree in (lambda: release, lambda: dirdp.load(tmp_path / "r.json")):
         opening._OPENED.clear()
         assert opening.open_release(tree()).plan.after == (bins,)
@@ -187,72 +172,57 @@ def test_bins_that_a_cached_release_holds_are_nobodys(tmp_path, monkeypatch):
             dirdp.plan(dirdp.PureDP(epsilon=1.0), model, **options)
     del bins
     assert not Bins.unpaid()
-    # A plan with such names is one like any other now.
     assert dirdp.plan(dirdp.PureDP(epsilon=1.0), model, **options)
 
 
-# The cache is bounded by bytes, and measures what its values have computed since.
-
-KB = 1000
-
-
-def block(n=10 * KB):
-    return np.zeros(n, dtype=np.uint8)
+def block(n=10):
+    return np.zeros(n * KB, dtype=np.uint8)
 
 
-def cache_of(size, **values):
-    cache = Cache(size)
-    for name, value in values.items():
-        cache.put(name, value)
-    return cache
+def there(cache):
+    return "".join(name for name in "abcdL" if cache.get(name) is not None)
 
 
-def there(cache, names):
-    return "".join(name for name in names if cache.get(name) is not None)
-
-
-def test_what_was_used_last_stays_and_the_largest_alone_until_there_is_another():
-    cache = cache_of(35 * KB, a=block(), b=block(), c=block())
+def test_a_cache_keeps_what_was_used_last_and_measures_what_values_have_become():
+    cache = Cache(35 * KB)
+    for name in "abc":
+        cache.put(name, block())
     assert cache.get("a") is not None
     cache.put("d", block())
-    assert (len(cache), there(cache, "abcd")) == (3, "acd")
-    cache.put("L", block(100 * KB))
-    assert there(cache, "acdL") == "L"
+    assert (len(cache), there(cache)) == (3, "acd")
+    # The largest alone stays until there is another.
+    cache.put("L", block(100))
+    assert there(cache) == "L"
     cache.put("a", block())
-    assert there(cache, "aL") == "a"
+    assert (len(cache), there(cache)) == (1, "a")
     cache.clear()
-    assert (len(cache), there(cache, "a")) == (0, "")
-
-
-def test_a_value_that_grows_is_measured_when_the_cache_is_used_again():
-    """Values compute what follows from them after they were put: what is bounded is what they have become."""
-    growing = {"text": block(KB)}
-    cache = cache_of(100 * KB, a=block(KB), b=growing)
-    growing["computed"] = block(90 * KB)
-    cache.put("c", block(20 * KB))
-    assert there(cache, "abc") == "c"
-    # Also one that was put long ago, and grew when it was used again.
-    cache = cache_of(100 * KB, a={"text": block(KB)}, b=block(KB))
-    cache.get("a")["computed"] = block(99 * KB)
+    assert (len(cache), there(cache)) == (0, "")
+    # Values compute what follows from them after they were put.
+    cache, growing = Cache(100 * KB), {"text": block(1)}
+    cache.put("a", block(1))
+    cache.put("b", growing)
+    growing["computed"] = block(90)
+    cache.put("c", block(20))
+    assert there(cache) == "c"
+    cache.put("a", old := {"text": block(1)})
+    old["computed"] = block(99)
     cache.get("a")
     assert len(cache) == 1
 
 
-def test_arrays_count_whole_and_once():
+def test_arrays_count_whole_and_once(release):
     whole = np.zeros(10**6)
     some, more = whole[:10], whole[5:500:2]
     # A part of an array keeps the whole of it.
     for value in ([some], [whole, some], [some, more], {"a": some, "b": (more, whole)}):
         assert 8 * 10**6 <= bytes_of(value) < 8 * 10**6 + 2000
     assert bytes_of([np.zeros(1000), np.zeros(1000)]) >= 16_000
-
-
-def test_what_a_release_has_computed_counts(release):
+    # What a release has computed counts.
     stored = open_release(release)
     before = bytes_of(stored)
     assert before >= len(stored.release.text)
     assert stored.draws["p"].nbytes == 8 * 6
     middle = bytes_of(stored)
     assert middle - before >= 8 * 6
-    stored.once("mine", lambda: block(10**6))
+    stored.once("mine", lambda: block(1000))
     assert 10**6 <= bytes_of(stored) - middle < 10**6 + 2000

@@ -1,6 +1,7 @@
-"""Which Deterministics stand beside a release: each is a way to carry data out of a model."""
+"""Which Deterministics stand beside a release or in a private model: each is a way to carry data out of a model."""
 
 import json
+import warnings
 
 import numpy as np
 import pymc as pm
@@ -10,11 +11,14 @@ import pytest
 from pytensor.compile.builders import OpFromGraph
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.errors import LeftOutWarning
 from tests.planned import one_row
+from tests.releases.any_models import PRIVATE, N, answers, codes
 
 PURE = dirdp.PureDP(epsilon=1.0)
 CLS = np.repeat([0, 1, 2], 100)
 HAIR = [108, 286, 71, 127]
+ADD_REMOVE = {"levels": {"which": 2}, "public": ["weights"]} | PRIVATE
 
 
 def with_formulas(formulas, **options):
@@ -27,7 +31,6 @@ def with_formulas(formulas, **options):
 
 
 def beside(tree):
-    """The Deterministics among the draws, and those that were left out."""
     return set(tree["posterior"].data_vars) - {"p"}, json.loads(tree["posterior"].attrs.get("left_out", "[]"))
 
 
@@ -72,6 +75,14 @@ def test_no_array_stands_beside_the_draws():
     assert beside(dirdp.analyse(release, 10, model=model)) == ({"odds"}, list(CARRIERS))
 
 
+def test_no_array_inside_of_an_operation_comes_along_with_a_private_model():
+    _, model = with_formulas(
+        {name: CARRIERS[name] for name in ("in a graph of its own", "in the step of a scan", "in a function")}
+    )
+    private = dirdp.private_model(PURE, model, contribution=1)
+    assert [formula.name for formula in private.deterministics] == ["odds"]
+
+
 def test_the_values_are_those_of_the_formula_at_the_draws_and_not_in_the_text():
     """Oracle: NumPy; and PyMC computes what was left out from the release."""
     formulas = {"largest": lambda p: (p / (1 - p)).max(), "score": lambda p: pt.dot(p, np.array([1.0, 2.0, 3.0, 5.0]))}
@@ -89,7 +100,6 @@ def test_the_values_are_those_of_the_formula_at_the_draws_and_not_in_the_text():
     assert dirdp.verify(release)
     (view,) = (check for check in dirdp.verify(release).checks if check.name == "view")
     assert "but for 'largest', 'odds'" in view.sentence
-    # A draw that was changed is seen beside them.
     release["posterior"]["p"].values[...] = 0.25
     assert not dirdp.verify(release)
 
@@ -110,18 +120,14 @@ def test_a_formula_with_a_few_numbers_comes_along():
         chance = (p[0, 0] + p[0, 1]) * (p[0, 0] + p[1, 0]) + (p[1, 0] + p[1, 1]) * (p[0, 1] + p[1, 1])
         pm.Deterministic("kappa", (p[0, 0] + p[1, 1] - chance) / (1 - chance))
         pm.Deterministic("entropy", -(p * pt.log(p)).sum(axis=-1))
-        # With three numbers or entries for each cell, and with one more.
         for n in (12, 13):
             pm.Deterministic(f"{n} entries", pt.add(*(p[0, 0] for _ in range(n))))
-    assert beside(dirdp.sample(PURE, model, mechanism="geometric")) == (
-        {"kappa", "entropy", "12 entries"},
-        ["13 entries"],
-    )
+    release = dirdp.sample(PURE, model, mechanism="geometric")
+    assert beside(release) == ({"kappa", "entropy", "12 entries"}, ["13 entries"])
 
 
 @pytest.mark.parametrize("n_people", [5, 6])
 def test_what_is_left_out_does_not_depend_on_the_number_of_people(n_people):
-    """Nor does a dim of the records come along."""
     with pm.Model(coords={"record": range(n_people)}) as model:
         p = pm.Dirichlet("p", a=np.ones(3))
         pm.Categorical("cls", p=p, observed=np.arange(n_people) % 3, dims="record")
@@ -143,3 +149,87 @@ def test_a_deterministic_that_fails_does_not_lose_the_release():
     release = dirdp.sample(PURE, model, ledger=ledger, mechanism="geometric")
     assert beside(release) == ({"odds"}, ["fails", "singular", "dim"])
     assert len(ledger.entries()) == 1
+
+
+def poststratified(n=N):
+    with pm.Model(coords={"region": ["north", "south"], "stratum": ["a", "b"]}) as model:
+        which, weights = pm.Data("which", codes(2)[:n]), pm.Data("weights", [0.3, 0.7], dims="stratum")
+        effect = pm.Normal("effect", dims="region")
+        pm.Deterministic("population", (weights * pm.math.invlogit(effect)).sum())
+        pm.Deterministic("fitted", effect[which])
+        pm.Deterministic("written", (np.array([0.3, 0.7]) * effect).sum())
+        pm.Deterministic("mean", pm.Data("sizes", np.arange(n) * 1.0).mean() * effect[0])
+        pm.Bernoulli("y", logit_p=effect[which], observed=answers(2)[:n])
+    return model
+
+
+@pytest.mark.filterwarnings("default::pymc_dirdp.errors.LeftOutWarning")
+@pytest.mark.parametrize(
+    ("stated", "present"),
+    [
+        ({"public": ["which", "weights", "sizes"]}, {"population"}),
+        ({"public": ["which"]}, set()),
+        ({"public": True}, {"population"}),
+        (ADD_REMOVE, {"population"}),
+    ],
+)
+def test_deterministics_of_public_weights_stay_with_their_data(stated, present):
+    with pytest.warns(LeftOutWarning, match=r"'fitted', 'written', 'mean'.*public=") as caught:
+        private = dirdp.private_model(PURE, poststratified(), **stated)
+    assert {formula.name for formula in private.deterministics} == present
+    assert {array.name for array in private.data_vars} == ({"weights"} if present else set())
+    assert ("'population'" in str(caught[-1].message)) is not bool(present)
+    assert "which" not in private.named_vars
+    if present:
+        effect = np.array([0.4, -1.0])
+        value = private["population"].eval({private["effect"]: effect})
+        assert value == pytest.approx(np.dot([0.3, 0.7], 1 / (1 + np.exp(-effect))), rel=1e-12)
+        assert private.named_vars_to_dims["weights"] == ("stratum",)
+
+
+def of_records(n):
+    """Of one record the formula stayed, so that it had the record, and showed that there is one."""
+    with pm.Model() as model:
+        p, y = pm.Beta("p", 1, 1), np.arange(n) % 2
+        pm.Bernoulli("y", p=p, observed=y)
+        pm.Deterministic("sum", (p * y).sum())
+        pm.Deterministic("twice", 2 * p)
+        pm.Deterministic("flat", pm.math.stack([[p, 1 - p]]).ravel())
+    return model
+
+
+def with_a_length(observed):
+    """`pt.ones(2)` was taken for an array of records where there are two of them."""
+
+    def build(n):
+        with pm.Model() as model:
+            effect = pm.Normal("effect", shape=2) * pt.ones(2)
+            logit = effect[pm.Data("which", np.arange(n) % 2)]
+            pm.Bernoulli("y", logit_p=logit, observed=observed("answers", np.arange(n) % 2))
+        return model
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("build", "stated", "left_out", "stay"),
+    [
+        (poststratified, ADD_REMOVE, "'fitted', 'written', 'mean'", ["population"]),
+        (of_records, PRIVATE, "no Deterministic 'sum', which", ["twice", "flat"]),
+        (with_a_length(lambda _, y: y), {"levels": {"which": 2}} | PRIVATE, "", []),
+        (with_a_length(pm.Data), {"levels": {"which": 2}} | PRIVATE, "", []),
+    ],
+    ids=["weights", "records", "array", "pm.Data"],
+)
+def test_a_private_number_decides_neither_what_stays_nor_the_warning(build, stated, left_out, stay):
+    """Found by attacks, for as many records as there are weights, and for one."""
+    texts = set()
+    for n in (1, 2, 3):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            private = dirdp.private_model(PURE, build(n), **stated)
+        messages = [str(warning.message) for warning in caught if warning.category is LeftOutWarning]
+        texts.add((*messages, *sorted(private.named_vars)))
+        assert left_out in "".join(messages)
+        assert [formula.name for formula in private.deterministics] == stay
+    assert len(texts) == 1

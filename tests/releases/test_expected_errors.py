@@ -4,7 +4,6 @@ import math
 from dataclasses import asdict
 
 import numpy as np
-import pandas as pd
 import pymc as pm
 import pytest
 
@@ -18,6 +17,7 @@ from pymc_dirdp.releases.expected_errors import ExpectedErrors, expected_errors
 from pymc_dirdp.releases.opened import open_release
 from pymc_dirdp.sampling.exact import grid_share
 from tests.planned import one_row, planned_sample
+from tests.releases.kinds import network
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 PRIVATE = {"adjacency": "add-remove", "mechanism": "geometric"}
@@ -27,11 +27,6 @@ def two_tables():
     with one_row() as model:
         pm.Binomial("z", n=60, p=pm.Beta("rate", 1, 1), observed=5)
     return model
-
-
-def network():
-    frame = pd.DataFrame({"class": ["cat", "hen"] * 20, "legs": [4, 2] * 20})
-    return dirdp.naive_bayes(frame[["legs"]], frame["class"], categories={"class": ["cat", "hen"], "legs": [2, 4]})
 
 
 # What is known of each: a draw has no noise to plan an estimate with but the closed forms, and a table of noisy counts
@@ -66,7 +61,6 @@ def test_the_group_utility_says_what_is_expected(case):
             assert math.isnan(shown) if value is None else shown == value
             assert value is None or (math.isfinite(value) and value >= 0)
     assert ("note" in utility.attrs) == (not known)
-    # By public numbers only: those of the plan are the same.
     assert expected_errors(stored.plan) == stored.errors
 
 
@@ -94,18 +88,6 @@ def test_a_table_has_the_errors_of_its_mechanism(mechanism):
     assert f"a share is typically off by {own.draw_error:.2g} (the draw)" in said
 
 
-def test_a_table_of_one_category_has_no_records_that_count():
-    with one_row() as model:
-        pm.Multinomial("one", n=60, p=pm.Dirichlet("q", a=np.ones(1)), observed=[60])
-    errors = expected_errors(dirdp.plan(APPROX, model))
-    assert errors["q"].effective_records is None
-    assert errors["q"].grid_weight is None
-    assert errors["p"].effective_records > 0
-
-
-# Names of axes.
-
-
 def test_axes_have_names_of_their_own():
     """No dim has the name of a variable of its group, and both outcomes of a Beta are an axis."""
     assert free_dim_name("hair") == "hair"
@@ -122,7 +104,6 @@ def test_variables_that_share_an_axis_are_divided_again():
         name, axis = joined({"one": labels, "two": ["u", "v"], "three": ["w"]})
         texts = [str(label) for label in labels]
         assert divided(name, axis) == [("one", texts), ("two", ["u", "v"]), ("three", ["w"])]
-    # What would be mistaken has no axis, and an axis that is no cross stays one.
     assert joined({"one": ["a and b & c | d", "e"], "two": ["f", "g"]}) is None
     assert joined({"one": ["a", "b"]}) == ("one", ["a", "b"])
     four = ["f and no", "m and no", "f and yes", "m and yes"]

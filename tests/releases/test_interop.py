@@ -1,16 +1,15 @@
 """Other libraries, given our mechanisms, evaluate our curves."""
 
-import builtins
+import sys
 
 import numpy as np
-import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism, to_dp_accounting, to_opendp
 from pymc_dirdp.sampling.bits import Bits
-from tests.planned import planned_sample
+from tests.planned import planned_sample, two_tables
 
 FLAT = dirdp.mechanisms.DirichletMechanism([1.0, 1.0, 1.0], 0.05)
 UNEVEN = dirdp.mechanisms.DirichletMechanism([[0.4, 2.0], [3.0, 1.0]], 0.02)
@@ -19,7 +18,6 @@ REMOVE = dirdp.mechanisms.DirichletMechanism([1.0, 2.0], 0.1, adjacency="add-rem
 
 @pytest.mark.parametrize("mechanism", [FLAT, UNEVEN, REMOVE])
 def test_dp_accounting_evaluates_our_curve_and_composes_it_itself(mechanism):
-    """Each part is handed over alone: what comes out is its own composition, and not a grid of ours."""
     pld = to_dp_accounting(mechanism)
     for epsilon in (0.0, 0.1, 0.3, 1.0):
         assert pld.get_delta_for_epsilon(epsilon) == pytest.approx(mechanism.delta(epsilon), rel=1e-6, abs=1e-12)
@@ -30,10 +28,7 @@ def test_dp_accounting_evaluates_our_curve_and_composes_it_itself(mechanism):
 
 
 def test_a_release_is_read_from_what_it_says_of_itself():
-    with pm.Model() as model:
-        pm.Multinomial("x", n=50, p=pm.Dirichlet("p", np.ones(3)), observed=[30, 12, 8])
-        pm.Binomial("z", n=50, p=pm.Beta("rate", 1, 1), observed=5)
-    target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+    model, target = two_tables(), dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
     plan = dirdp.plan(target, model, released_draws=3)
     release = dirdp.sample(plan, model)
     assert as_mechanism(release).epsilon(1e-6) == plan.composition.epsilon(1e-6)
@@ -64,21 +59,14 @@ def test_opendp_draws_with_the_bits_of_the_operating_system(monkeypatch):
 
     monkeypatch.setattr("pymc_dirdp.mechanisms.base.Bits", bits)
     draw = to_opendp(mechanism)([5, 0, 2])
-    # What noise releases is the noisy table.
     assert np.array_equal(draw, np.floor(draw))
     assert seeds == [None]
 
 
 @pytest.mark.parametrize(("package", "use"), [("dp_accounting", to_dp_accounting), ("opendp", to_opendp)])
 def test_what_is_not_installed_is_named_with_the_line_that_installs_it(monkeypatch, package, use):
-    real = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name.split(".")[0] == package:
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    for name in {package, *(name for name in sys.modules if name.startswith(f"{package}."))}:
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=f"pip install {package.replace('_', '-')}"):
         use(FLAT)
 

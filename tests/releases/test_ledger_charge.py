@@ -4,13 +4,14 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import BudgetError, LedgerError
+from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
 from pymc_dirdp.mechanisms.choices import QuantilesMechanism
 from pymc_dirdp.releases import release as releasing
-from pymc_dirdp.releases.ledger_charge import charge_choice, people_of
+from pymc_dirdp.releases.ledger_charge import charge_choice, people_of, refuse_unaffordable
 from pymc_dirdp.releases.private_model import release_of
-from tests.planned import one_row
+from tests.planned import one_row, three_questions
 
+ONE = dirdp.PureDP(epsilon=1.0)
 MECHANISM = QuantilesMechanism(3, n_candidates=9, scale=8.0, adjacency="add-remove", contribution=2)
 TERMS = {"what": "bins", "people": ("person", 2), "random_seed": None}
 
@@ -24,9 +25,10 @@ def test_the_ledger_holds_what_is_lost():
     with pytest.raises(BudgetError):
         charge_choice(dirdp.PureDP(epsilon=3.0), MECHANISM, ledger=book, **TERMS)
     assert people_of(None) == ("record", 1)
-
-
-ONE = dirdp.PureDP(epsilon=1.0)
+    plan = dirdp.plan(ONE, three_questions(), unit="person", mechanism="geometric")
+    refuse_unaffordable(plan, dirdp.Ledger(ONE, unit="person"))
+    with pytest.raises(ArgumentError, match="unit='record'"):
+        refuse_unaffordable(plan, dirdp.Ledger(ONE, unit="record"))
 
 
 def test_sample_counts_no_observation_before_the_charge(monkeypatch):

@@ -6,6 +6,7 @@ import itertools
 import json
 import pickle
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from pymc_dirdp.releases.opened import content_of
 from pymc_dirdp.releases.pairs import PairsPlan, PairsRelease
 from pymc_dirdp.texts.grammar import parse
 from tests.planned import planned_sample
-from tests.releases.wide_records import CATEGORIES, KINDS, RECORDS, TARGET, made_up
+from tests.releases.kinds import APPROX, CATEGORIES, GUARANTEES, RECORDS, made_up
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +28,11 @@ def model():
 
 @pytest.fixture(scope="module")
 def release(model):
-    return dirdp.sample(TARGET, model)
-
-
-# What is guaranteed.
+    return dirdp.sample(APPROX, model)
 
 
 @pytest.mark.parametrize(
-    ("guarantee", "adjacency"), list(zip(KINDS, itertools.cycle(["replace-one", "add-remove"]), strict=False))
+    ("guarantee", "adjacency"), list(zip(GUARANTEES, itertools.cycle(["replace-one", "add-remove"]), strict=False))
 )
 def test_every_kind_of_guarantee_is_planned_charged_and_verified(guarantee, adjacency, model, tmp_path):
     ledger = dirdp.Ledger(guarantee, adjacency=adjacency)
@@ -53,8 +51,8 @@ def test_every_kind_of_guarantee_is_planned_charged_and_verified(guarantee, adja
 
 
 def test_the_number_of_records_is_public_or_nowhere(model, release):
-    private = dirdp.plan(TARGET, model, adjacency="add-remove")
-    assert dirdp.plan(TARGET, model).n_records == 900
+    private = dirdp.plan(APPROX, model, adjacency="add-remove")
+    assert dirdp.plan(APPROX, model).n_records == 900
     assert private.n_records is None
     assert "900" not in private.text
     noisy = content_of(dirdp.sample(private, model)).noisy.n_records
@@ -66,14 +64,14 @@ def test_the_number_of_records_is_public_or_nowhere(model, release):
 def test_people_with_several_records(model):
     records = RECORDS | {"who": np.arange(900) // 3}
     people = dirdp.latent_class(records, categories=CATEGORIES, unit="who", contribution=2)
-    plan = dirdp.plan(TARGET, people, adjacency="add-remove")
-    assert plan.mechanism.parameter > 1.9 * dirdp.plan(TARGET, model, adjacency="add-remove").mechanism.parameter
+    plan = dirdp.plan(APPROX, people, adjacency="add-remove")
+    assert plan.mechanism.parameter > 1.9 * dirdp.plan(APPROX, model, adjacency="add-remove").mechanism.parameter
     release = dirdp.sample(plan, people)
     assert "every who" in str(dirdp.report(release))
     assert content_of(release).noisy.n_records == pytest.approx(600, abs=300)
     for options, words in (({}, "add-remove"), ({"adjacency": "add-remove", "contribution": 2}, "contribution=")):
         with pytest.raises(ArgumentError, match=words):
-            dirdp.plan(TARGET, people, **options)
+            dirdp.plan(APPROX, people, **options)
 
 
 def test_what_was_chosen_before_is_covered():
@@ -82,9 +80,9 @@ def test_what_was_chosen_before_is_covered():
     records = RECORDS | {"age": bins.label(ages["age"])}
     model = dirdp.latent_class(records, categories=CATEGORIES | {"age": bins.labels})
     with pytest.raises(ArgumentError, match="after=bins"):
-        dirdp.plan(TARGET, model)
-    plan = dirdp.plan(TARGET, model, after=bins)
-    assert plan.composition.satisfies(TARGET)
+        dirdp.plan(APPROX, model)
+    plan = dirdp.plan(APPROX, model, after=bins)
+    assert plan.composition.satisfies(APPROX)
     assert plan.mechanism.epsilon(1e-6) < 0.99
     release = dirdp.sample(plan, model)
     assert "bins" in str(dirdp.report(release, full=True))
@@ -92,7 +90,7 @@ def test_what_was_chosen_before_is_covered():
 
 
 def test_a_plan_is_for_its_own_model_and_has_no_options_of_tables(model):
-    plan = dirdp.plan(TARGET, model)
+    plan = dirdp.plan(APPROX, model)
     network = dirdp.bayesian_network(RECORDS, {"a": [], "b": ["a"]}, categories=CATEGORIES)
     others = [
         dirdp.latent_class(made_up(901), categories=CATEGORIES),
@@ -100,7 +98,7 @@ def test_a_plan_is_for_its_own_model_and_has_no_options_of_tables(model):
         dirdp.latent_class(RECORDS, categories=CATEGORIES | {"one": ["only", "more"]}),
         network,
     ]
-    for own, other in [*((plan, other) for other in others), (dirdp.plan(TARGET, network), model)]:
+    for own, other in [*((plan, other) for other in others), (dirdp.plan(APPROX, network), model)]:
         with pytest.raises(ArgumentError, match=r"plan|another model"):
             dirdp.sample(own, other)
     with pytest.raises(ArgumentError, match="adjacency"):
@@ -108,24 +106,19 @@ def test_a_plan_is_for_its_own_model_and_has_no_options_of_tables(model):
     options = ({"released_draws": 2}, {"mechanism": "geometric"}, {"weights": {"a": 1}}, {"sampler": "fast"})
     for option in options:
         with pytest.raises(ArgumentError, match=next(iter(option))):
-            planned_sample(TARGET, model, **option)
+            planned_sample(APPROX, model, **option)
 
 
 def test_the_records_are_looked_at_after_the_charge(model, monkeypatch):
-    def broken(*_, **options):
-        raise DataError("a value.")
-
-    monkeypatch.setattr(pairs_drawn, "tabulate_columns", broken)
-    ledger = dirdp.Ledger(TARGET)
+    monkeypatch.setattr(pairs_drawn, "tabulate_columns", Mock(side_effect=DataError("a value.")))
+    ledger = dirdp.Ledger(APPROX)
     with pytest.raises(DataError, match="charged"):
-        dirdp.sample(TARGET, model, ledger=ledger)
+        dirdp.sample(APPROX, model, ledger=ledger)
     assert len(ledger.entries()) == 1
 
 
-# A text is its facts, and nothing that it says is believed.
-
-
 def test_a_release_is_its_text(release):
+    assert release._repr_html_().startswith(dirdp.report(release)._repr_html_())
     stored = content_of(release)
     assert isinstance(parse(stored.text.encode()), PairsRelease)
     again = [copy.copy(stored), copy.deepcopy(stored), pickle.loads(pickle.dumps(stored)), parse(stored.text.encode())]
@@ -210,6 +203,6 @@ def test_estimates_of_one_two_and_three_columns(release):
             dirdp.estimate(release, columns=columns)
     with pytest.raises(ArgumentError, match="prior"):
         dirdp.estimate(release, prior=[1, 1, 1])
-    network = dirdp.sample(TARGET, dirdp.bayesian_network(RECORDS, {"a": []}, categories=CATEGORIES))
+    network = dirdp.sample(APPROX, dirdp.bayesian_network(RECORDS, {"a": []}, categories=CATEGORIES))
     with pytest.raises(ArgumentError, match="wide table"):
         dirdp.estimate(network, columns=["a"])

@@ -12,7 +12,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.registry import MEASURES, Marginals
 from pymc_dirdp.releases import predicting
 from pymc_dirdp.releases import release as release_module
-from pymc_dirdp.releases.predicting import _shares, axes_of, expected_fit_errors, prediction_loss_of, simulated_network
+from pymc_dirdp.releases.predicting import axes_of, expected_fit_errors, prediction_loss_of, simulated_network
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
 AUTO = {"mechanism": "auto", "objective": "prediction"}
@@ -20,10 +20,11 @@ PURE = dirdp.PureDP(epsilon=1.0)
 SIZES = {"a": 3, "b": 4, "c": 5}
 NETWORK = {"a": [], "b": ["a"], "c": ["a", "b"]}
 TABLES = {f"p_{name}": tuple((axis, SIZES[axis]) for axis in (*parents, name)) for name, parents in NETWORK.items()}
+FITTED = {"a": ["x", "y", "z"], "b": ["no", "yes"]}
+RECORDS = 3000
 
 
 def records(n, seed):
-    """Records of made-up tables."""
     simulated = simulated_network(TABLES, 100, np.random.default_rng(seed))
     return {name: codes[:n] for name, codes in simulated.codes.items()}
 
@@ -36,7 +37,6 @@ def model():
 
 @pytest.fixture(scope="module")
 def plan(model):
-    # No count is read for the choice.
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(release_module, "count_readings", None)
         return dirdp.plan(TARGET, model, **AUTO)
@@ -80,14 +80,12 @@ def test_a_private_number_is_planned_for_and_other_mechanisms_are_not_compared(m
     assert dirdp.plan(PURE, model, **private, n_records=400).parts[0].choice.best.startswith("marginals")
     with pytest.raises(ArgumentError, match="mechanism='auto'"):
         dirdp.plan(PURE, model, mechanism="geometric", objective="prediction")
-    # Several draws have no marginals.
     several = dirdp.plan(PURE, model, mechanism="auto", released_draws=2)
     assert {part.mechanism.kind for part in several.parts} <= {"dirichlet", "gaussian", "geometric", "joint"}
 
 
 @pytest.mark.thorough
 def test_the_comparison_that_is_stated_is_the_one_that_decided(model, plan):
-    """Each candidate is planned by its name, and judged again: the same errors, and the least was taken."""
     judge = prediction_loss_of(TABLES, {part.table.name: part.table.prior for part in plan.parts}, 400, public=True)
 
     def judged(plan):
@@ -102,20 +100,6 @@ def test_the_comparison_that_is_stated_is_the_one_that_decided(model, plan):
     assert judged(plan) == pytest.approx(min(stated.values()), rel=1e-12)
 
 
-def test_made_up_tables_have_effects_that_fall_with_their_order():
-    """Variances of contrasts: 2 ** 2 for the variable, .5 ** 2 with a parent, .2 ** 2 with two."""
-    rng = np.random.default_rng(1)
-    logits = np.log([_shares((3, 4, 2), rng) for _ in range(4000)])
-    difference = logits[..., 1] - logits[..., 0]
-    together = difference.mean(axis=(1, 2))
-    of_parent = difference.mean(axis=2) - together[:, None]
-    rest = difference - difference.mean(axis=2, keepdims=True) - difference.mean(axis=1, keepdims=True)
-    rest = rest + together[:, None, None]
-    # The difference of two values has twice the variance of an effect, whose values have nearly that of a coordinate.
-    sds = [np.sqrt(np.mean(np.square(values))) for values in (together, of_parent, rest)]
-    assert sds[0] > 3 * sds[1] > 6 * sds[2] > 0
-
-
 def test_simulated_records_are_those_of_the_simulated_tables():
     simulated = simulated_network(TABLES, 200_000, np.random.default_rng(0))
     for name, counts in simulated.counts.items():
@@ -128,9 +112,7 @@ def test_simulated_records_are_those_of_the_simulated_tables():
         assert simulated.lost(simulated.shares, target) == dict.fromkeys(TABLES, 0.0)
     mixed = {name: 0.5 * shares + 0.5 / shares.shape[-1] for name, shares in simulated.shares.items()}
     assert all(0 < error < math.log(2) for error in simulated.lost(mixed, None).values())
-    # The parents of a table are those of the others.
     np.testing.assert_array_equal(simulated.counts["p_b"].sum(axis=1), simulated.counts["p_a"])
-    # Many records are made of fewer.
     assert simulated_network(TABLES, 10**9, np.random.default_rng(0)).counts["p_a"].sum() == pytest.approx(1e9)
 
 
@@ -146,10 +128,6 @@ def test_what_a_target_loses_is_computed_from_the_whole_joint_distribution(targe
         logs.append(np.log(given[tuple(simulated.codes[name] for name in "abc")]))
     expected = np.mean(logs[0] - logs[1])
     assert simulated.lost(said, target) == pytest.approx(dict.fromkeys(TABLES, expected), rel=1e-9)
-
-
-FITTED = {"a": ["x", "y", "z"], "b": ["no", "yes"]}
-RECORDS = 3000
 
 
 def fitted_network(data):
@@ -177,7 +155,6 @@ def test_less_noise_and_more_records_have_smaller_errors():
 
 @pytest.mark.thorough
 def test_the_error_is_that_of_real_releases():
-    """Networks are drawn, records are made of them, released and fitted by the public functions."""
     plan, rng = fit_planned()[1], np.random.default_rng(5)
     axes = {part.table.name: axes_of(part.table) for part in plan.parts}
     cells = np.array(list(itertools.product("xyz", ["no", "yes"])))
@@ -203,7 +180,6 @@ def test_the_report_the_statement_and_the_plan_say_it(monkeypatch):
         section = dict(dirdp.report(one, full=True).sections)["Expected error, without the data"]
         assert dict(section)["expected error"] == expected
     assert expected in " ".join(str(dirdp.statement(release)).split())
-    # Nothing is said of a private number without a guess, nor of large networks.
     private = dirdp.sample(fit_planned(adjacency="add-remove")[1], model)
     assert "(the fit)" not in str(dirdp.report(private, full=True))
     assert "(the fit)" in str(dirdp.report(fit_planned(adjacency="add-remove", n_records=RECORDS)[1], full=True))

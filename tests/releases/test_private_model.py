@@ -4,6 +4,7 @@ import itertools
 import pickle
 import re
 import warnings
+from unittest.mock import Mock
 
 import cloudpickle
 import numpy as np
@@ -11,7 +12,6 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Constant
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
@@ -34,6 +34,8 @@ from tests.releases.any_models import ACCEPTED, PRIVATE, answers, codes
 PURE, APPROX = dirdp.PureDP(epsilon=1.0), dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 QUICK = ["hierarchical_logit", "latent_class", "two_private_predictors", "zero_inflated_cases"]
 release_of = dirdp.releases.release_of
+LEVELS = {"levels": {"which": 2}}
+NAMED, CODED = ("which=north", "which=south"), ("which=0", "which=1")
 
 
 def model_of(build, **coords):
@@ -50,12 +52,10 @@ def ledger():
 
 
 def likelihood_of(private):
-    """The log-probability of all noisy tables as a function of the free variables."""
     return sum(pm.logp(rv, private.rvs_to_values[rv]).sum() for rv in private.observed_RVs)
 
 
 def term_at(private, **values):
-    """The log-probability of the noisy tables where the free variables have these values."""
     function = compile_plain(private.free_RVs, likelihood_of(private))
     return float(function(*[np.asarray(values[rv.name], dtype=float) for rv in private.free_RVs]))
 
@@ -64,9 +64,6 @@ def part_of(private):
     stored = open_release(release_of(private))
     (part,) = stored.plan.parts
     return part, stored.release.output[part.table.name].values[0]
-
-
-# The likelihood.
 
 
 def test_shares_of_trials_are_summed_out_by_the_sampler():
@@ -78,7 +75,6 @@ def test_shares_of_trials_are_summed_out_by_the_sampler():
     part, noisy = part_of(private)
     yes = np.arange(8.0)
     seen = part.mechanism.log_likelihood(noisy, np.stack([yes, 7 - yes], axis=1))
-    # PyMC's own BetaBinomial is off by 2e-8.
     expected = logsumexp(betabinom.logpmf(yes, 7, 2, 3) + seen)
     logp = private.compile_logp(mode=PLAIN)
     mass, _ = quad(
@@ -88,7 +84,6 @@ def test_shares_of_trials_are_summed_out_by_the_sampler():
 
 
 def items(n=5, outcomes=2):
-    """Three questions to the same people."""
     with pm.Model() as model:
         ability = pm.Normal("ability")
         pm.Bernoulli("first", logit_p=ability, observed=np.arange(n) % 2)
@@ -117,7 +112,6 @@ def test_joint_noise_against_all_tables(tmp_path):
     assert value == pytest.approx(logsumexp(logs), rel=1e-12)
     (slope,) = private.compile_dlogp(mode=PLAIN)({"ability": np.array(ability)})
     ahead, behind = (term_at(private, ability=ability + step) for step in (1e-5, -1e-5))
-    # With the standard normal prior.
     assert slope == pytest.approx((ahead - behind) / 2e-5 - ability, rel=1e-6)
     dirdp.save(release_of(private), tmp_path / "items.json")
     again = dirdp.private_model(tmp_path / "items.json", items(n + 2, outcomes))
@@ -128,7 +122,6 @@ def test_joint_noise_against_all_tables(tmp_path):
     "name", [pytest.param(one, marks=[] if one in QUICK else pytest.mark.thorough) for one in ACCEPTED]
 )
 def test_a_model_that_is_accepted(name, monkeypatch):
-    """Its variables, no random variable in a term, the value against a sum over all tables, and the gradient."""
     parsed, read = [], model_tables.read_model
     monkeypatch.setattr(model_tables, "read_model", lambda *given: parsed.append(read(*given)) or parsed[-1])
     make, said = ACCEPTED[name]
@@ -172,7 +165,6 @@ def without_records():
 
 
 def with_a_length_of_other_data(n):
-    """The length is that of the observations, which nobody has to be asked about."""
     p, x = pm.Beta("p", 1, 1, shape=2), pm.Data("x", np.arange(n))
     pm.Bernoulli("y", pt.broadcast_to(p[None, :], (x.shape[0], 2))[:, 0], observed=np.arange(n) % 2)
 
@@ -212,9 +204,6 @@ def test_private_numbers_have_flat_priors(n_prior, largest):
     assert np.exp(-log_prior) == pytest.approx(largest, rel=1e-9)
 
 
-# What is refused, before a ledger is charged.
-
-
 def bernoulli(p, observed=None, name="y", **options):
     return pm.Bernoulli(name, p=p, observed=answers(2) if observed is None else observed, **options)
 
@@ -224,12 +213,10 @@ def beta(name="p", **options):
 
 
 def of_codes(logit, **options):
-    """Answers whose logit reads a covariate."""
     bernoulli(pt.sigmoid(logit(pm.Data("x", codes(3)))), **options)
 
 
 def trials(p):
-    """Numbers of trials in a pm.Data, which the probabilities or their prior read."""
     n = pm.Data("n", [23, 31, 17])
     pm.Binomial("y", n=n, p=p(n), observed=[5, 9, 3])
 
@@ -266,18 +253,6 @@ def single_number(place):
         bernoulli(p, observed)
 
 
-def whose_trials(family, n):
-    """Every kind of trials is asked for, also where the numbers of trials are private and might all be 1."""
-    rate, observed = pm.Gamma("rate", 2, 1), [1, 0] if "Binomial" in family else np.max(n) * np.eye(3, dtype=int)[:2]
-    prior = {
-        "Binomial": {"p": rate / (1 + rate)},
-        "BetaBinomial": {"alpha": rate, "beta": 1.0},
-        "Multinomial": {"p": np.full(3, 1 / 3)},
-        "DirichletMultinomial": {"a": rate * np.ones(3)},
-    }
-    getattr(pm, family)("y", n=n, **prior[family], observed=observed)
-
-
 def of_a_private_number(logit, n):
     effect, group = pm.Normal("effect", shape=2), pm.Data("group", np.arange(n) % 2)
     bernoulli(pt.sigmoid(logit(effect, group)), np.arange(n) // 2 % 2)
@@ -305,16 +280,11 @@ REFUSED = [
     (lambda: bernoulli(pt.sigmoid(pm.Normal("a", bernoulli(beta(), name="z").mean()))), {}, "on the observed .* 'z'"),
     (a_prior_of_some_records, {}, "prior that reads the records"),
     (lambda: bernoulli(beta(), np.ma.masked_array([0, 1, 1], mask=[0, 0, 1])), {}, "missing values"),
-    # No statement mends it, so nothing is asked about its covariate.
     (lambda: pm.Normal("y", pm.Normal("a") * pm.Data("x", [0, 1]), observed=np.ones(2)), {}, "of real numbers"),
     (lambda: of_codes(lambda x: pm.Normal("a", shape=10**5)[x]), {"levels": {"x": 10**5}}, "100000 cells|max_cells"),
     (lambda: of_codes(lambda x: pm.Normal("a"), total_size=600), {}, "total_size"),
     (lambda: of_codes(lambda x: pm.Normal("y_expected")), PRIVATE, "Rename it"),
-    (
-        lambda: (pm.Normal("y_p"), pm.BetaBinomial("y", n=7, alpha=2, beta=3, observed=5)),
-        {"contribution": 1},
-        "The private model needs the name 'y_p'",
-    ),
+    (lambda: (pm.Normal("y_p"), pm.BetaBinomial("y", n=7, alpha=2, beta=3, observed=5)), {"contribution": 1}, "'y_p'"),
     (two_of_the_same_people, {"public": True}, "observations of another variable"),
     (
         lambda: of_codes(lambda x: pm.Normal("a") * x + pm.Normal("b", shape=3)[codes(3)]),
@@ -332,9 +302,9 @@ REFUSED = [
     (lambda: shares_read([5, 9, 3]), PEOPLE, "reads the observations of a variable"),
     # Its own number of records is that of an effect of each person.
     (
-        lambda: an_effect_of_each_person(lambda effect: effect[pm.Data("w", np.arange(9))]),
+        lambda: an_effect_of_each_person(lambda u: u[pm.Data("w", range(9))]),
         {"public": ["w"]} | PRIVATE,
-        "reveals the number of records",
+        "reveals the n",
     ),
     (an_effect_of_each_person, {"public": True}, SINGLE),
     (an_effect_of_each_person, PRIVATE, SINGLE),
@@ -345,17 +315,18 @@ REFUSED = [
     (lambda: single_number("trials"), {"unit": 0}, NUMBER),
     (lambda: items(outcomes=24), {"mechanism": "joint"}, "of up to some eight outcomes.*Pass mechanism='auto'"),
     (lambda: bernoulli(beta()), {"mechanism": "joint"} | PRIVATE, "[Jj]oint noise"),
-    (lambda: whose_trials("Binomial", 5), {}, OPEN),
-    *(
-        (lambda family=family: whose_trials(family, np.array([1, 1])), PRIVATE, OPEN)
-        for family in ("Binomial", "BetaBinomial", "Multinomial", "DirichletMultinomial")
-    ),
+    # Every kind of trials is asked for, also where the numbers of trials are private and might all be 1.
+    (lambda: pm.Binomial("y", n=5, p=beta(), observed=[1, 0]), {}, OPEN),
+    (lambda: pm.Binomial("y", n=[1, 1], p=beta(), observed=[1, 0]), PRIVATE, OPEN),
+    (lambda: pm.BetaBinomial("y", n=[1, 1], alpha=beta(), beta=1.0, observed=[1, 0]), PRIVATE, OPEN),
+    (lambda: pm.Multinomial("y", n=[1, 1], p=[0.2, 0.3, 0.5], observed=np.eye(3)[:2]), PRIVATE, OPEN),
+    (lambda: pm.DirichletMultinomial("y", n=[1, 1], a=[beta()] * 3, observed=np.eye(3)[:2]), PRIVATE, OPEN),
     *((people_with_scores, {"unit": unit}, "of any observation") for unit in ("record", 1)),
     (people_with_scores, {"unit": 0, "contribution": 1}, "either unit= or contribution="),
     (
         lambda: bernoulli(people_with_scores(), [0, 1, 1, 0], name="z"),
         {"unit": "person"},
-        "'z' lacks the axis of unit='person'",
+        "'z' lacks the axis of unit=",
     ),
     # Found by attacks: how many records there are decided what was said, or whether a covariate was asked for.
     *(
@@ -373,11 +344,7 @@ REFUSED = [
     ),
     # Answers that nobody gave were tried on the covariate, so that a refusal said whether its values fit the model.
     *(
-        (
-            lambda: bernoulli(pt.sigmoid(pm.Normal("a") * pm.Data("x", np.full(60, np.inf)))),
-            said,
-            r"public=\['x'\]",
-        )
+        (lambda: bernoulli(pt.sigmoid(pm.Normal("a") * pm.Data("x", np.full(60, np.inf)))), said, r"public=\['x'\]")
         for said in ({}, PRIVATE)
     ),
     # It was proposed to say that the array is public, which published the observations with it.
@@ -413,7 +380,6 @@ def test_no_refusal_is_charged(make, said, match, ledger):
 
 
 STATEMENTS = ("public", "levels", "count_variables", "jointly", "unit", "contribution")
-# A model, the verb that asks, and what was stated already.
 ASKED = [
     ("overdispersed_table", "private_model", ()),
     ("overdispersed_table", "plan", ("contribution",)),
@@ -443,20 +409,12 @@ def test_many_rows_of_private_covariates_are_warned_of_before_they_are_bought():
         logit = pm.Normal("a", shape=40)[first] + pm.Normal("b", shape=40)[second]
         pm.Bernoulli("y", logit_p=logit, observed=np.zeros(60, int))
     levels = {"first": 40, "second": 40}
-    # Other models have fewer rows, and every warning is an error.
     with pytest.warns(ManyRowsWarning, match=r"1600 rows .* free variables of the private model\. Fewer levels"):
         dirdp.plan(PURE, model, any_model=True, levels=levels, adjacency="add-remove")
 
 
-# The charge, and what is looked at before and after it.
-
-
 def test_what_is_left_is_found_before_the_charge(ledger, monkeypatch):
-    """The copy is looked at before the charge; an error of our own costs nothing."""
-
-    def found(*_):
-        raise InternalError("A private model still contained an array of its data.")
-
+    found = Mock(side_effect=InternalError("A private model still contained an array of its data."))
     monkeypatch.setattr(noisy_tables, "check_nothing_left", found)
     with pytest.raises(InternalError):
         dirdp.private_model(PURE, model_of(any_models.hierarchical_logit), public=["group"], ledger=ledger)
@@ -473,7 +431,6 @@ def test_records_are_read_after_the_charge(ledger):
     assert len(ledger.entries()) == 1
     dirdp.private_model(PURE, model, levels={"group": 8}, ledger=ledger)
     assert len(ledger.entries()) == 2
-    # An observation that the model cannot have.
     with pm.Model() as model:
         pm.BetaBinomial("y", n=[20, 30], alpha=pm.Gamma("a", 2, 1), beta=2, observed=[21, 9])
     with pytest.raises(DataError, match="charged") as caught:
@@ -481,9 +438,6 @@ def test_records_are_read_after_the_charge(ledger):
             PURE, model, count_variables=["y"], ledger=dirdp.Ledger(dirdp.PureDP(epsilon=5.0), **PRIVATE)
         )
     assert "21" not in str(caught.value)
-
-
-# The recipient, and several releases.
 
 
 def by_group(where, observed):
@@ -497,7 +451,6 @@ def test_the_recipient_has_the_same_model(tmp_path):
     model, path, public = by_group(codes(3), answers(2)), tmp_path / "survey.json", {"public": ["group"]}
     private = dirdp.private_model(APPROX, model, **public)
     dirdp.save(release_of(private), path)
-    # A row for each group, in another order, and made-up answers.
     again = dirdp.private_model(path, by_group(np.array([2, 0, 1]), [0, 0, 0]), **public)
     point = private.initial_point()
     assert again.compile_logp(mode=PLAIN)(point) == private.compile_logp(mode=PLAIN)(point)
@@ -516,7 +469,6 @@ def test_the_recipient_has_the_same_model(tmp_path):
 
 
 def test_several_releases_of_different_people_are_one_model(tmp_path):
-    """The log-probability is the sum of those of the releases alone, and PyMC's verbs see each by its name."""
     models = {"may": by_group(codes(3), answers(2)), "june": by_group(np.repeat([0, 1, 2], [9, 20, 31]), answers(2))}
     public = {"public": ["group"]}
     releases = {month: release_of(dirdp.private_model(PURE, model, **public)) for month, model in models.items()}
@@ -553,13 +505,9 @@ def test_releases_with_private_numbers_have_numbers_of_their_own(said, new):
     releases = {name: release_of(dirdp.private_model(PURE, model, **said)) for name in ("first", "second")}
     together = dirdp.private_model(releases, model, **said)
     assert [rv.name for rv in together.free_RVs] == ["effect", f"y_first_{new}", f"y_second_{new}"]
-    # Of a flat prior.
     if new == "shares":
         assert pm.logp(together["y_first_shares"], [0.2, 0.3, 0.5]).eval() == pytest.approx(np.log(2))
     assert np.isfinite(together.compile_logp(mode=PLAIN)(together.initial_point()))
-
-
-# What is left behind.
 
 
 def test_a_copy_that_has_an_array_of_the_data_is_not_handed_out():
@@ -578,36 +526,12 @@ def test_a_copy_that_has_an_array_of_the_data_is_not_handed_out():
 
 
 def stored_in(private):
-    """All arrays of all nodes of a model."""
     records_of_all = [*private.basic_RVs, *private.deterministics, *private.potentials, *private.value_vars]
     for node in ancestors(records_of_all):
         if isinstance(node, Constant) and not isinstance(node.data, slice | type(None)):
             yield np.asarray(node.data)
         elif hasattr(node, "get_value") and not hasattr(node.get_value(), "bit_generator"):
             yield np.asarray(node.get_value())
-
-
-def of_a_graph(effect, y):
-    x = pt.dvector()
-    return OpFromGraph([x], [(x[0] * y).sum()])(effect)
-
-
-def of_a_function(effect, y):
-    return pytensor.wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(lambda v: v[0] * y)(effect)
-
-
-def of_a_scan(effect, y):
-    return pytensor.scan(lambda one: (one * y).sum(), sequences=[effect], return_updates=False)
-
-
-@pytest.mark.parametrize("inside", [of_a_graph, of_a_function, of_a_scan])
-def test_no_array_inside_of_an_operation_comes_along(inside):
-    y = np.arange(40) % 2
-    with pm.Model() as model:
-        effect = pm.Normal("effect", shape=2)
-        pm.Deterministic("hidden", inside(effect, y.astype(float)))
-        pm.Bernoulli("y", logit_p=effect[0], observed=y)
-    assert "hidden" not in dirdp.private_model(PURE, model).named_vars
 
 
 def test_nothing_is_left_behind(numbers_in):
@@ -649,9 +573,6 @@ def test_nothing_is_left_behind(numbers_in):
     assert n not in numbers_in(release_of(private)["release"]["text"].item())
 
 
-# Labels of the rows.
-
-
 def test_answers_are_counted_by_combination():
     with pm.Model() as model:
         effect, group = pm.Normal("effect", shape=2), pm.Data("group", [0, 1, 1, 0])
@@ -664,11 +585,7 @@ def test_answers_are_counted_by_combination():
     assert labels[1:5] == ("group=0 | 0,1", "group=0 | 1,0", "group=0 | 1,1", "group=1 | 0,0")
 
 
-LEVELS = {"levels": {"which": 2}}
-
-
 def rows_of_regions(build, said, dim=("north", "south"), n=4):
-    """The labels of the rows of a model with an effect of each region."""
     with pm.Model(coords={"region": list(dim), "other": ["a", "b"]}) as model:
         region, effect = pm.Data("which", np.array([0, 1, 1, 0, 0, 1, 1])[:n]), pm.Normal("effect", dims="region")
         pm.Bernoulli("y", logit_p=build(effect, region), observed=np.arange(n) % 2)
@@ -680,38 +597,22 @@ def by_region(effect, region):
     return effect[region]
 
 
-NAMED, CODED = ("which=north", "which=south"), ("which=0", "which=1")
-
-
 @pytest.mark.parametrize(
     ("build", "said", "changed", "expected"),
     [
         (by_region, LEVELS, {}, NAMED),
-        (by_region, {"public": ["which"]}, {}, NAMED),
-        # A recipient makes up observations, and as many as they like.
         (by_region, LEVELS, {"n": 7}, NAMED),
         (by_region, LEVELS | PRIVATE, {"n": 1}, NAMED),
         (lambda effect, region: pm.Deterministic("twice", 2 * effect, dims="region")[region], LEVELS, {}, NAMED),
         (lambda effect, region: pm.Normal("b", dims=("other", "region"))[1, region], LEVELS, {}, NAMED),
-        # Where labels are none, rows are called by their codes.
         (lambda effect, region: effect[region] + pm.Normal("b", dims="other")[region], LEVELS, {}, CODED),
         (by_region, LEVELS, {"dim": ("north", "north")}, CODED),
         (by_region, LEVELS, {"dim": ("north", "so\nuth")}, CODED),
         (lambda effect, region: pt.concatenate([effect, [0.0]])[region], LEVELS, {}, CODED),
         # A code beyond those of the dim has no label.
-        (
-            lambda effect, region: effect[pt.minimum(region, 1)] + 0 * effect[region % 2],
-            {"levels": {"which": 3}},
-            {},
-            (*CODED, "which=2"),
-        ),
+        (lambda e, r: e[pt.minimum(r, 1)] + 0 * e[r % 2], {"levels": {"which": 3}}, {}, (*CODED, "which=2")),
         # Only the private model's own labels: those of a Deterministic may name people.
-        (
-            lambda effect, region: pm.Deterministic("one", pt.ones(2) * effect[0], dims="other")[region],
-            LEVELS,
-            {},
-            CODED,
-        ),
+        (lambda e, r: pm.Deterministic("one", pt.ones(2) * e[0], dims="other")[r], LEVELS, {}, CODED),
     ],
 )
 def test_rows_have_the_labels_of_the_model(build, said, changed, expected):

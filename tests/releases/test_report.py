@@ -3,6 +3,7 @@
 import contextlib
 import math
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -13,8 +14,9 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.registry import Dirichlet, noises
 from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.privacy.odds import Odds
-from tests.planned import one_row, planned_sample
-from tests.releases.wide_records import CATEGORIES, RECORDS
+from pymc_dirdp.releases.facts import _implied
+from tests.planned import hair_model, one_row, planned_sample
+from tests.releases.kinds import CATEGORIES, RECORDS
 
 TARGET, PURE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6), dirdp.PureDP(epsilon=1.0)
 NOISES = noises(public_totals=True).values()
@@ -34,7 +36,6 @@ def survey(n_records):
     ids=["replace-one", "add-remove"],
 )
 def test_report_and_statement_give_one_number_for_the_odds(options, said):
-    """Oracle: the factor itself, from the curves; the brute-force test of it is in the tests of the statement."""
     model = survey(100)
     release = planned_sample(TARGET, model, **options)
     factor = math.exp(Odds(dirdp.plan(TARGET, model, **options).composition, TARGET.delta, "a").log_factor)
@@ -44,7 +45,6 @@ def test_report_and_statement_give_one_number_for_the_odds(options, said):
     (short,) = [line for line in str(dirdp.report(release)).splitlines() if line.startswith("  odds ")]
     for text in (full, short, dirdp.statement(release).paragraph):
         (number,) = re.findall(r"(?:times|by) ([\d.]+) at most", text)
-        # The curves of a release also use its grid, which only lowers them.
         assert factor * 0.9 <= float(number) <= factor * 1.01
 
 
@@ -63,7 +63,6 @@ def test_noise_is_advised_where_it_is_better_by_a_quarter_and_not_where_it_is_ab
 
 @pytest.mark.parametrize("prior", [1e-300, 1e300])
 def test_a_prior_from_a_file_with_which_nothing_can_be_computed_warns_of_nothing(prior, edited):
-    """Found by hostile files: the error of estimates, computed for the advice, warned of an overflow."""
     release = dirdp.sample(TARGET, survey(500))
     changed = edited(release, (("plan", "tables", 0, "prior"), lambda own: [prior] * len(own)))
     with contextlib.suppress(dirdp.errors.ReleaseError):
@@ -71,19 +70,15 @@ def test_a_prior_from_a_file_with_which_nothing_can_be_computed_warns_of_nothing
 
 
 def test_tables_of_the_same_people_are_advised_together_and_others_apart():
-    """One figure for all tables that share the guarantee, and one for those of each group of other people."""
     with pm.Model() as model:
         tables = [("a", 400, 1.0), ("b", 400, 1.0), ("c", 40, 1.0), ("d", 400, 2.0), ("e", 400, 1.0)]
-        # Equal data in two groups of disjoint would be refused.
         for i, (name, n, prior) in enumerate(tables):
             p = pm.Dirichlet(f"p_{name}", a=np.full(2, prior))
             pm.Multinomial(name, n=n, p=p, observed=[n // 2 - i, n // 2 + i])
     target = dirdp.RenyiDP(order=4, epsilon=0.2)
     for disjoint, listed in ((None, ["p_a, p_b, p_c, p_d, p_e"]), ([["p_a", "p_b"], ["p_c", "p_d", "p_e"]], None)):
-        shown = dirdp.report(
-            dirdp.plan(target, model, mechanism=Dirichlet(strategy="temper"), disjoint=disjoint, public=["c"]),
-            full=True,
-        )
+        plan = dirdp.plan(target, model, mechanism=Dirichlet(strategy="temper"), disjoint=disjoint, public=["c"])
+        shown = dirdp.report(plan, full=True)
         about = [text for _, text in shown.sections[-1][1] if "mechanism='auto'" in text]
         assert len(about) == (1 if listed else 2)
         for names in listed or ["p_a, p_b", "p_c, p_d, p_e"]:
@@ -128,13 +123,10 @@ def test_no_picture_where_nothing_can_be_inferred_or_read():
     assert shows_a_picture(dirdp.report(noisy))
     assert not shows_a_picture(dirdp.report(noisy, full=True))
     assert not shows_a_picture(dirdp.report(dirdp.plan(PURE, model, mechanism="geometric")))
-    # The output does not say how many records there are.
     assert not shows_a_picture(dirdp.report(dirdp.sample(TARGET, model, adjacency="add-remove", n_records=592)))
 
 
 def test_a_notebook_shows_a_release_of_any_number_of_records_at_once(monkeypatch):
-    """Found by a test of secrets: a draw of two rows of 6e8 records was inferred for minutes before it was shown."""
-
     def rows_of(n):
         with pm.Model() as model:
             p = pm.Dirichlet("p", [[1.0, 2, 1], [1, 1, 3]])
@@ -168,3 +160,38 @@ def test_what_does_not_verify_states_no_guarantee_whatever_it_is(kind):
         text = words_of(str(dirdp.report(found, full=full)))
         assert "drawn with a seed" in text
         assert not re.search("1-differential privacy|nobody can tell|protects", text)
+
+
+def test_the_answer_comes_first_and_is_the_draw():
+    release = dirdp.sample(TARGET, hair_model())
+    title, first, second, *rest = str(dirdp.report(release)).splitlines()
+    assert title == "Private posterior draw of p, (1, 1e-06)-DP"
+    drawn = release["posterior"]["p"].values.reshape(-1)
+    numbers = [float(number) for number in re.findall(r"[01]\.\d{3}", first)]
+    np.testing.assert_allclose(numbers, drawn, atol=5.1e-4)
+    assert second.startswith("  error ")
+    labels = [found[1] for line in rest if (found := re.match(r"  (\S+(?: \S+)?)  ", line))]
+    assert labels == ["better", "protects", "at most", "odds", "implies", "mechanism", "utility", "next"]
+
+
+@pytest.mark.parametrize("options", [{}, {"adjacency": "add-remove", "n_records": 600}])
+def test_every_privacy_number_is_an_upper_bound_of_the_curves(options):
+    release = planned_sample(TARGET, hair_model(), **options)
+    text = str(dirdp.report(release))
+    curves = dirdp.plan(TARGET, hair_model(), **options).composition
+    for epsilon, delta in re.findall(r"epsilon ([\d.]+) at delta ([\de.-]+)", text):
+        if float(delta) > 0:
+            assert float(epsilon) >= curves.epsilon(float(delta)) * (1 - 1e-2)
+            assert curves.delta(float(epsilon)) <= float(delta) * (1 + 1e-6)
+    ((renyi, order),) = re.findall(r"RDP: ([\d.]+) at order ([\d.]+)", text)
+    ((rho, omega),) = re.findall(r"tCDP: rho ([\d.]+), omega ([\d.]+)", text)
+    assert curves.renyi(float(order)) <= float(renyi) <= 1.01 * curves.renyi(float(order))
+    assert curves.rho(float(omega)) <= float(rho) <= 1.01 * curves.rho(float(omega))
+
+
+def test_an_order_next_to_1_is_printed_as_another():
+    curves = SimpleNamespace(best_order=lambda delta: 1.0004, renyi=lambda order: order, rho=lambda omega: omega)
+    stored = SimpleNamespace(plan=SimpleNamespace(guarantee=dirdp.PureDP(epsilon=1.0)), curves=curves)
+    text = _implied(stored, 1e-6)
+    assert "at order 1;" not in text
+    assert text.startswith("RDP: ")

@@ -16,52 +16,11 @@ from pymc_dirdp.releases.interop import as_mechanism
 from pymc_dirdp.releases.opened import from_text, open_release
 from pymc_dirdp.releases.verification import verify
 from pymc_dirdp.releases.wording import plan_assumptions
-from tests.planned import planned_sample, three_questions, two_tables
+from tests.planned import planned_sample, two_tables
+from tests.releases.kinds import APPROX, released
 
-TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
-KINDS = {
-    "approx": (TARGET, {}),
-    "renyi": (dirdp.RenyiDP(order=4, epsilon=0.5), {"released_draws": 3}),
-    "truncated": (dirdp.TruncatedCDP(rho=0.1, omega=8), {"adjacency": "add-remove", "n_records": 100}),
-    "pure": (dirdp.PureDP(epsilon=1.0), {"mechanism": "geometric", "disjoint": [["p"], ["rate"]]}),
-    "zero": (dirdp.ZeroCDP(rho=0.05), {"mechanism": "gaussian", "released_draws": 2}),
-    "many": (TARGET, {"contribution": 2, "mechanism": "geometric"}),
-    "people": (TARGET, {"unit": "person", "mechanism": "geometric"}),
-}
-
-
-def model_of(kind):
-    return three_questions() if kind == "people" else two_tables()
-
-
-class Released(dict):
-    """One release of each kind, made when a test asks for it."""
-
-    def __missing__(self, kind):
-        target, options = KINDS[kind]
-        return self.setdefault(kind, planned_sample(target, model_of(kind), **options))
-
-
-@pytest.fixture(scope="module")
-def releases():
-    return Released()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.thorough
-def test_what_the_library_made_follows_also_from_its_text(releases, kind):
-    """A plan is verified like its release."""
-    release, plan = releases[kind], open_release(releases[kind]).plan
-    for made, what in ((plan, "plan"), (release, "release")):
-        found = verify(made)
-        assert bool(found)
-        assert found.follows
-        assert found.failures == ()
-        assert (found.what, found.stated) == (what, KINDS[kind][0])
-        assert set(found.mechanisms) == {part.table.name for part in plan.parts}
-        assert ("randomness" in [check.name for check in found.checks]) == (what == "release")
-        assert plan.composition.satisfies(found.recomputed)
-    assert as_mechanism(release).satisfies(found.recomputed)
+R = ("plan", "tables", 0, "parameters", "r")
+SPENT = dirdp.PureDP(epsilon=0.1)
 
 
 def test_a_text_with_halves_of_characters_is_no_release():
@@ -69,11 +28,8 @@ def test_a_text_with_halves_of_characters_is_no_release():
         from_text("\ud800")
 
 
-R = ("plan", "tables", 0, "parameters", "r")
-
-
-def test_what_would_follow_instead_is_near_the_least(releases, edited):
-    release = edited(releases["approx"], (R, 1.0))
+def test_what_would_follow_instead_is_near_the_least(edited):
+    release = edited(released("approx"), (R, 1.0))
     found = verify(release)
     p, rate = open_release(release).tables.values()
     curves = dirdp.mechanisms.DirichletMechanism(p.mechanism.alpha, 1.0)
@@ -83,20 +39,19 @@ def test_what_would_follow_instead_is_near_the_least(releases, edited):
     assert str(found.recomputed) in " ".join(str(found).split())
     said = ("plan", "statement")
     stricter = edited(
-        releases["renyi"], (("plan", "guarantee", "epsilon"), 0.1), (said, lambda text: text.replace("0.5", "0.1"))
+        released("renyi"), (("plan", "guarantee", "epsilon"), 0.1), (said, lambda text: text.replace("0.5", "0.1"))
     )
     assert verify(stricter).recomputed.epsilon == pytest.approx(0.5, rel=2e-3)
-    assert verify(stricter).recomputed.epsilon >= as_mechanism(releases["renyi"]).renyi(4.0)
+    assert verify(stricter).recomputed.epsilon >= as_mechanism(released("renyi")).renyi(4.0)
 
 
-def test_draws_from_noisy_counts_are_as_many_as_one_likes(releases, edited):
-    """The guarantee is about the noisy counts."""
-    release = edited(releases["zero"], (("plan", "released_draws"), 7))
+def test_draws_from_noisy_counts_are_as_many_as_one_likes(edited):
+    release = edited(released("zero"), (("plan", "released_draws"), 7))
     assert verify(release)
     assert open_release(release).draws["p"].shape[0] == 7
 
 
-def test_no_sign_of_a_file_reaches_a_terminal(releases, edited):
+def test_no_sign_of_a_file_reaches_a_terminal(edited):
     r"""Found by attack: `\x1b[2J` in a text cleared the screen."""
     evil = "\x1b[2J\x1b[31mgood\x07\r\nguarantee  perfect\u202e\u2028"
     paths = [("plan", name) for name in ("statement", "library_version", "sampler", "strategy")]
@@ -104,7 +59,7 @@ def test_no_sign_of_a_file_reaches_a_terminal(releases, edited):
     for path in paths:
         for use in (verify, dirdp.report):
             try:
-                shown = use(edited(releases["approx"], (path, evil)))
+                shown = use(edited(released("approx"), (path, evil)))
                 texts = [str(shown), shown._repr_html_()]
             except ReleaseError as error:
                 texts = [str(error)]
@@ -120,7 +75,7 @@ def test_what_no_file_can_show_is_said_in_the_same_words_everywhere():
         pm.Multinomial("x", n=[30, 20], p=p, observed=[[10, 12, 8], [9, 6, 5]], dims=("ward", "cure"))
         pm.Binomial("y", n=50, p=pm.Beta("q", 1, 1), observed=20)
     options = {"contribution": 1, "public": ["x"], "disjoint": [["x"], ["y"]], "min_count": 2}
-    release = planned_sample(TARGET, model, **options)
+    release = planned_sample(APPROX, model, **options)
     sentences = plan_assumptions(open_release(release).plan, released=True)
     assert len(sentences) == 9
     texts = [dirdp.report(release, full=True), dirdp.statement(release), verify(release).full]
@@ -129,17 +84,13 @@ def test_what_no_file_can_show_is_said_in_the_same_words_everywhere():
             assert " ".join(sentence.lower().split()) in text
 
 
-def test_each_adjacency_has_its_own_words(releases):
-    """A mutant that swapped them survived."""
-    replaced, removed = (str(dirdp.report(releases[kind], full=True)) for kind in ("pure", "truncated"))
+def test_each_adjacency_has_its_own_words():
+    replaced, removed = (str(dirdp.report(released(kind), full=True)) for kind in ("pure", "truncated"))
     replaced, removed = " ".join(replaced.split()), " ".join(removed.split())
     assert "one record moves from one cell to another" in replaced
     assert "one record moves" not in removed
     assert adjacency_by_name("add-remove").statement in removed
     assert adjacency_by_name("add-remove").statement not in replaced
-
-
-SPENT = dirdp.PureDP(epsilon=0.1)
 
 
 def ledger_with(*facts, path=None, **options):
@@ -149,7 +100,7 @@ def ledger_with(*facts, path=None, **options):
     return ledger
 
 
-def test_a_ledger_is_verified_by_its_entries_and_a_head_that_was_noted(tmp_path, releases):
+def test_a_ledger_is_verified_by_its_entries_and_a_head_that_was_noted(tmp_path):
     ledger = ledger_with({}, {}, path=tmp_path / "ledger.db")
     noted = ledger.head
     ledger.spend(SPENT, what="later")
@@ -168,7 +119,7 @@ def test_a_ledger_is_verified_by_its_entries_and_a_head_that_was_noted(tmp_path,
     for head in ("", 2, f"2:{'0' * 63}"):
         with pytest.raises(ArgumentError, match="head"):
             verify(ledger, head=head)
-    for other in (releases["pure"], dirdp.plan(TARGET, two_tables(), mechanism="geometric")):
+    for other in (released("pure"), dirdp.plan(APPROX, two_tables(), mechanism="geometric")):
         with pytest.raises(ArgumentError, match=r"verify\(ledger, head="):
             verify(other, head="0:" + "0" * 64)
 
@@ -221,5 +172,4 @@ def test_a_ledger_that_allows_three_records_of_a_person_never_says_one():
         assert "at most 1 record" not in words
         assert "at most one record" not in words
         assert "holds at most 3 records of a table" in words
-    # One record of each is what is said where all entries say so.
     assert "at most 1 record" in str(dirdp.statement(ledger_with({}, {"contribution": 1})))

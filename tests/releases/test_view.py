@@ -1,6 +1,7 @@
 """The draws of a noise release: from the exact posterior given the noisy counts, and from nothing else."""
 
 import pickle
+from unittest.mock import Mock
 
 import numpy as np
 import pymc as pm
@@ -26,6 +27,7 @@ from tests.planned import hair_model, planned_sample
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 PRIVATE = {"adjacency": "add-remove", "n_records": 30}
+NOTHING = r"'p' no posterior can be computed .* Check its prior"
 
 
 def two_rows():
@@ -41,7 +43,6 @@ def geometric(model, draws, **options):
 
 
 def publishing(monkeypatch, noisy):
-    """Every noise mechanism publishes this table, whatever the counts are."""
     monkeypatch.setattr(AddedNoise, "_drawn", lambda *_: [np.array(noisy, dtype=float)])
 
 
@@ -58,7 +59,6 @@ def test_the_draws_have_the_distribution_of_an_analysis(name):
     chosen = {"mechanism": "geometric"} | options
     release = planned_sample(dirdp.ApproxDP(epsilon=0.5, delta=1e-6), build(), released_draws=3000, **chosen)
     own = release["posterior"]["p"].values[0].reshape(3000, -1)
-    # All cells of the table have one Dirichlet prior.
     row_prior = [3.0, 3.0] if "rows" in name else None
     analysed = dirdp.analyse(release, 3000, chains=1, row_prior=row_prior)["posterior"]["p"].values[0].reshape(3000, -1)
     for i in range(own.shape[1]):
@@ -116,7 +116,6 @@ def test_a_prior_that_contradicts_a_private_number_is_drawn_with_all_the_same(mo
     The draws are those of the numbers that the release says are taken for possible, each as likely as another.
     """
     model = hair_model([5, 40_000], prior=[2000.0, 1.0])
-    # With little noise, so that they contradict a prior of 2001 records.
     publishing(monkeypatch, [5, 40_000])
     release = geometric(model, 500, adjacency="add-remove", n_records=40_005)
     least, most = (release["mechanism/p"].attrs[f"{end}_records"] for end in ("least", "most"))
@@ -146,16 +145,12 @@ def test_noise_that_hides_any_number_of_records_is_refused_before_a_charge():
     with pytest.raises(UnattainableError, match="hides any number of records, so the release would tell nothing"):
         planned_sample(dirdp.ApproxDP(epsilon=0.0, delta=1e-15), model, ledger=ledger, **options)
     assert not ledger.entries()
-    # Counts of 10^12 are summed in units of many.
     drawn = planned_sample(dirdp.ApproxDP(epsilon=0.0, delta=1e-13), model, ledger=ledger, **options)
     assert np.isfinite(drawn["posterior"]["p"]).all()
 
 
 class Rough(BinomialMechanism):
     """Noise of which it is not known that its distribution is smooth."""
-
-
-NOTHING = r"'p' no posterior can be computed .* Check its prior"
 
 
 @pytest.mark.parametrize(
@@ -175,23 +170,15 @@ def test_a_table_without_a_posterior_is_refused_before_the_charge(build, mechani
 
 
 def test_a_table_that_takes_too_long_to_draw_from_is_refused_before_the_charge(monkeypatch):
-    """Such as ten thousand rows."""
-
-    def check(_):
-        raise TooManyNumbersError("The output has so little information that exact sums take too long.")
-
-    monkeypatch.setattr(TablePosterior, "check", check)
+    problem = TooManyNumbersError("The output has so little information that exact sums take too long.")
+    monkeypatch.setattr(TablePosterior, "check", Mock(side_effect=problem))
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5))
     with pytest.raises(ArgumentError, match=r"loosen the guarantee: 6 cells with .* in 'p' .* to draw their posterior"):
         dirdp.sample(TARGET, two_rows(), contribution=1, mechanism="geometric", ledger=ledger)
     assert not ledger.entries()
 
 
-# What a notebook shows of a release.
-
-
 def test_a_notebook_shows_the_report_of_a_release_above_its_groups():
-    """The draw with labels, who is protected, the guarantee with its delta, the expected error, the next step."""
     release = dirdp.sample(TARGET, hair_model([70, 30], labels=["yes <b>", "no"]))
     for tree in (release, release.copy(deep=True), pickle.loads(pickle.dumps(release))):
         page, _, groups = tree._repr_html_().partition("<details>")
@@ -201,7 +188,6 @@ def test_a_notebook_shows_the_report_of_a_release_above_its_groups():
         assert "<b>" not in page + groups
         assert "mechanism" in groups
     assert "protects" not in release["posterior"]._repr_html_()
-    # No guarantee of an edited release is shown.
     release["posterior"]["p"].values[:] = 0.5
     page, _, _ = release._repr_html_().partition("<details>")
     assert "problem" in page
@@ -211,15 +197,6 @@ def test_a_notebook_shows_the_report_of_a_release_above_its_groups():
     assert "<details><summary>" not in release._repr_html_()
 
 
-def test_a_notebook_shows_the_report_of_pairs_of_columns():
-    wide = {name: ["x", "y"] * 20 for name in "abc"}
-    release = dirdp.sample(TARGET, dirdp.latent_class(wide, categories={name: ["x", "y"] for name in wide}))
-    assert release._repr_html_().startswith(dirdp.report(release)._repr_html_())
-
-
-# Trees that are put together without being compared are those that xarray makes.
-
-
 def groups():
     posterior = {"p": (("chain", "draw", "k"), np.ones((1, 2, 3))), "q": ((), 1.0)}
     coords = {"chain": [0], "draw": [0, 1], "k": ["a", "b", "c"], "of_k": ("k", [1, 2, 3])}
@@ -227,7 +204,6 @@ def groups():
     return {
         "/posterior": xr.Dataset(posterior, coords, {"note": "x"}),
         "/mechanism": xr.Dataset(attrs={"what": "y"}),
-        # Labels that differ from those of the group beside it.
         "/mechanism/p": xr.Dataset(prior, {"k": [5, 7]}),
         "/mechanism/q/r": xr.Dataset(prior),
     }
@@ -244,8 +220,10 @@ def test_trees_are_those_of_xarray(put, monkeypatch):
     assert tree["posterior"].to_dataset().xindexes.keys() == oracle["posterior"].to_dataset().xindexes.keys()
     assert dict(tree["posterior"].sizes) == {"chain": 1, "draw": 2, "k": 3}
     assert str(tree) == str(oracle)
-    # What is given stays as it is if the tree is changed, as after `from_dict`.
     tree["posterior"].attrs["note"] = "changed"
     tree["posterior"]["more"] = 1.0
     assert given["/posterior"].identical(groups()["/posterior"])
     assert tree_of({}).identical(xr.DataTree())
+    # A group is compared with those above it.
+    with pytest.raises(ValueError, match="not aligned"):
+        tree_of({f"/{path}": xr.Dataset(coords={"k": range(k)}) for k, path in enumerate(["a", "a/b"], 1)})

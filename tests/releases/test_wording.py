@@ -48,7 +48,6 @@ def test_a_seed_and_a_second_release_without_a_ledger_warn():
     kinds, said = warned(released, model, random_seed=1, ignored=RepeatedReleaseWarning)
     assert kinds == [SeededReleaseWarning]
     assert "not private" in said
-    # Only the second without a seed of many, and none that a ledger records.
     of_all = [warned(released, model, ignored=SeededReleaseWarning) for _ in range(3)]
     of_all.append(warned(released, model, ledger=dirdp.Ledger(dirdp.PureDP(epsilon=5))))
     assert [kinds for kinds, _ in of_all] == [[], [RepeatedReleaseWarning], [], []]
@@ -80,30 +79,24 @@ def test_labels_in_the_order_of_their_counts_warn_the_curator():
 
 
 @pytest.mark.parametrize(
-    ("guarantee", "said"),
+    ("guarantee", "options", "said"),
     [
-        (dirdp.ApproxDP(epsilon=1.0, delta=0.1), "delta=0.1 is not below one over the number of records"),
-        (dirdp.ApproxDP(epsilon=1.0, delta=0.01), "such as 0.001"),
-        (dirdp.ApproxDP(epsilon=50.0, delta=1e-6), "epsilon=50 is above 10"),
-        (dirdp.ApproxDP(epsilon=1.0, delta=0.0099), None),
-        (dirdp.ApproxDP(epsilon=10.0, delta=1e-6), None),
-        (dirdp.TruncatedCDP(rho=20.0, omega=5), None),
+        (dirdp.ApproxDP(epsilon=1.0, delta=0.1), {}, "delta=0.1 is not below one over the number of records"),
+        (dirdp.ApproxDP(epsilon=1.0, delta=0.01), {}, "such as 0.001"),
+        # Under add-remove the delta that is proposed follows from the number to plan for, which is public.
+        (dirdp.ApproxDP(epsilon=1, delta=0.1), {"adjacency": "add-remove", "n_records": 5000}, "such as 1e-05"),
+        (dirdp.ApproxDP(epsilon=50.0, delta=1e-6), {}, "epsilon=50 is above 10"),
+        (dirdp.ApproxDP(epsilon=1.0, delta=0.0099), {}, None),
+        (dirdp.ApproxDP(epsilon=10.0, delta=1e-6), {}, None),
+        (dirdp.TruncatedCDP(rho=20.0, omega=5), {}, None),
     ],
 )
-def test_a_weak_guarantee_warns_where_the_user_calls(guarantee, said):
-    options = {"mechanism": "gaussian"}
-    kinds, text = warned(dirdp.sample, guarantee, counted(None, [40, 60]), ignored=RepeatedReleaseWarning, **options)
+def test_a_weak_guarantee_warns_where_the_user_calls(guarantee, options, said):
+    model, options = counted(None, [40, 60]), options | {"mechanism": "gaussian"}
+    kinds, text = warned(dirdp.sample, guarantee, model, ignored=RepeatedReleaseWarning, **options)
     assert kinds == [WeakGuaranteeWarning] * (said is not None)
     assert (said or "") in text
-
-
-def test_the_warning_of_delta_shows_no_private_number():
-    """Under add-remove the delta that is proposed follows from the number to plan for, which is public."""
-    options = {"adjacency": "add-remove", "n_records": 5000, "mechanism": "gaussian"}
-    kinds, said = warned(dirdp.plan, dirdp.ApproxDP(epsilon=1, delta=0.1), counted(None, [40, 60]), **options)
-    assert kinds == [WeakGuaranteeWarning]
-    assert "such as 1e-05" in said
-    assert "100" not in said
+    assert not options.get("n_records") or "100" not in text
 
 
 @pytest.mark.parametrize(
@@ -116,7 +109,6 @@ def test_the_warning_of_delta_shows_no_private_number():
     ],
 )
 def test_a_table_of_few_records_warns_before_it_is_paid_for(cells, mechanism, adjacency):
-    """By public numbers alone: where the number of records is private, by the size to plan for."""
     private, few = adjacency == "add-remove", cells > 18
     model = counted(None, np.bincount(np.arange(90 + 7 * private) % cells, minlength=cells))
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=5, delta=1e-5), adjacency=adjacency)
