@@ -190,7 +190,7 @@ def test_a_model_without_a_covariate_has_the_likelihood_of_the_same_release(said
         "levels": {name: k for name, k in said.get("levels", {}).items() if name in reads},
     }
     smaller = dirdp.private_model(dirdp.releases.release_of(private), model(reads), **declared)
-    (labels,) = smaller.coords.keys() & {"y_cell", "y_row"}
+    labels = "y_cell" if "y_cell" in smaller.coords else "y_row"
     assert smaller.coords[labels] == private.coords[labels]
     point = {name: rng.normal(size=np.shape(value)) for name, value in smaller.initial_point().items()}
     whole = {name: np.zeros_like(value) for name, value in private.initial_point().items()} | point

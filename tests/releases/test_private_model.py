@@ -301,11 +301,7 @@ REFUSED = [
     (lambda: shares_read([23, 31, 17]), PEOPLE, "private under add-remove"),
     (lambda: shares_read([5, 9, 3]), PEOPLE, "reads the observations of a variable"),
     # Its own number of records is that of an effect of each person.
-    (
-        lambda: an_effect_of_each_person(lambda u: u[pm.Data("w", range(9))]),
-        {"public": ["w"]} | PRIVATE,
-        "reveals the n",
-    ),
+    (lambda: an_effect_of_each_person(lambda u: u[pm.Data("w", np.arange(9))]), {"public": ["w"]} | PRIVATE, "reveals"),
     (an_effect_of_each_person, {"public": True}, SINGLE),
     (an_effect_of_each_person, PRIVATE, SINGLE),
     (lambda: an_effect_of_each_person(dims="record"), {}, "single persons are their data"),
@@ -323,11 +319,7 @@ REFUSED = [
     (lambda: pm.DirichletMultinomial("y", n=[1, 1], a=[beta()] * 3, observed=np.eye(3)[:2]), PRIVATE, OPEN),
     *((people_with_scores, {"unit": unit}, "of any observation") for unit in ("record", 1)),
     (people_with_scores, {"unit": 0, "contribution": 1}, "either unit= or contribution="),
-    (
-        lambda: bernoulli(people_with_scores(), [0, 1, 1, 0], name="z"),
-        {"unit": "person"},
-        "'z' lacks the axis of unit=",
-    ),
+    (lambda: bernoulli(people_with_scores(), [0, 1, 1, 0], name="z"), {"unit": "person"}, "'z' lacks the axis"),
     # Found by attacks: how many records there are decided what was said, or whether a covariate was asked for.
     *(
         (lambda logit=logit, n=n: of_a_private_number(logit, n), {"levels": {"group": 2}} | PRIVATE, words)
