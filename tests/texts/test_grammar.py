@@ -20,16 +20,17 @@ from pymc_dirdp.releases.text import Release
 from pymc_dirdp.releases.view import view
 from pymc_dirdp.texts.grammar import digest, parse, to_builtin, to_lines
 from tests.planned import planned_sample, three_questions, two_tables
-from tests.releases.test_text import APPROX, KINDS
+from tests.releases.kinds import APPROX, released
 
 STRANGE = [None, -1, 0, 1, 2, 0.5, True, 10**12, 10**400, 1e-320, 1e300, math.nan, math.inf, "", "1", "x", "\x1b[2J\n"]
 STRANGE += ["9" * 5000, "DirichletMechanism", "GeometricMechanism", "add-remove", "beta", "seed", "fast", "clip", "p"]
 STRANGE += [[], {}, [[]], [1, 2], ["p"], {"a": 1}, [0.5] * 3, [[1, 2], [3, 4]]]
+KINDS = ["draws", "geometric", "private number", "marginals", "auto"]
 
 
 @pytest.fixture(scope="module")
 def releases():
-    return {kind: planned_sample(target, model(), **options) for kind, (model, target, options) in KINDS.items()}
+    return {kind: released(kind) for kind in KINDS}
 
 
 def places(facts, path=()):
