@@ -24,6 +24,7 @@ from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import Bounded, worst_curves
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair
 from pymc_dirdp.privacy.gaussian_loss import GaussianLoss
+from pymc_dirdp.privacy.odds import Odds
 
 # A family yields points: what each is about, the published number, the true one or one below it, and the factor
 # between them at most.
@@ -417,6 +418,20 @@ def conversions(rng):
     yield f"pure {budget} at order {order}, exactly", at_order, answers_renyi(order, budget, 1), math.inf
 
 
+def odds(rng):
+    budget, delta = between(rng, 1e-3, 30), between(rng, 1e-12, 1e-3)
+    pure, factor = Odds.of_guarantee(dirdp.PureDP(epsilon=budget), "it"), mp.exp(mpf(budget))
+    yield f"odds of {budget}", float(re.match(r"[\d.e+]+", str(pure))[0]), factor, 1.01
+    (percent,) = re.findall(r"becomes (?:([\d.]+) %|1 - \S+) at most", pure.paragraph("X", ""))
+    if percent:
+        yield f"an even chance and {budget}", float(percent), 100 * factor / (1 + factor), 1.01
+    rho = budget**2 / 20
+    curves = worst_curves(dirdp.ZeroCDP(rho=rho))
+    parts = [mpf(part * delta) for part in (0.9, 0.7, 0.5, 0.3, 0.1, 0.03, 0.01)]
+    true = min(zcdp_epsilon(mpf(rho), part) - mp.log1p(-part / mpf(delta)) for part in parts)
+    yield f"odds of rho {rho} at {delta}", Odds(curves, delta, "it").log_factor, true, 1 + 1e-6
+
+
 def texts(rng):
     budget, other = between(rng, 1e-300, 1e300), between(rng, 1e-12, 0.99)
     order = 1 + 1 / other
@@ -454,6 +469,9 @@ def ledgers(rng):
     spent = float(ledger._store.balance._amounts_by_rule["best order"][0].spent)
     best = zcdp_epsilon(sum(mpf(cost) for cost in costs[:4]), mpf(1e-6))
     yield f"best order of {costs[:4]}", spent, best, 1.1
+
+
+# Mechanisms, and what calibration returns.
 
 
 def zero_sum_truth(scale, cells):
@@ -554,6 +572,7 @@ FAMILIES = {
     "gaussian divergences": (gaussian_divergences, 1900),
     "gaussian deltas": (gaussian_deltas, 800),
     "conversions": (conversions, 1000),
+    "odds": (odds, 300),
     "texts": (texts, 1500),
     "ledgers": (ledgers, 100),
     "mechanisms": (of_mechanisms, 500),
