@@ -70,6 +70,15 @@ def facts(plan_facts):
     return copy.deepcopy(plan_facts)
 
 
+def test_a_change_without_a_new_digest(facts, written):
+    with pytest.raises(ArgumentError, match="another version of the format than 1"):
+        dirdp.load(written(facts | {"version": 2}))
+    path = written(facts)
+    path.write_text(path.read_text(encoding="utf-8").replace('"released_draws": 1', '"released_draws": 2'), "utf-8")
+    with pytest.raises(ArgumentError, match="changed after it was written: its digest does not match"):
+        dirdp.load(path)
+
+
 def test_a_weaker_plan_with_a_digest_of_its_own(facts, written):
     facts["tables"][0]["parameters"]["r"] *= 1.001
     with pytest.raises(UnattainableError, match="does not satisfy"):

@@ -185,3 +185,17 @@ def test_exact_is_for_integers_and_steps_for_exact():
         with pytest.raises(ArgumentError, match="steps"):
             mechanism.sample([108, 286, 71, 127], **wrong)
     assert dirdp.mechanisms.DirichletMechanism([1e-9, 1e12], 1e-9).sample([5, 5], steps=100).shape == (1, 2)
+
+
+def test_the_grid_uses_public_numbers_only():
+    """With rows of very different sizes, which are secret, every row has as many steps."""
+    mechanism = dirdp.mechanisms.DirichletMechanism(np.full((2, 3), 1.5), 0.5)
+    assert mechanism.default_steps(1000) == 50_450
+    y = mechanism.sample([[1000, 0, 0], [0, 0, 0]], sampler="exact", random_seed=1)[0]
+    assert np.all(urn_counts(y, mechanism.default_steps(1000)) >= 0)
+
+
+def test_no_records_give_a_draw_from_the_private_prior():
+    release = dirdp.sample(TARGET, hair_model([0, 0, 0, 0]))
+    np.testing.assert_array_equal(release["mechanism/p"]["alpha"], [1, 1, 1, 1])
+    assert np.isnan(release["utility"]["expected_kl_estimate"].item())

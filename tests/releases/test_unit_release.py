@@ -241,3 +241,33 @@ def test_a_person_with_at_most_so_many_records_leaves_the_number_private():
     for options, number in (({"contribution": 3, "n_records": 12}, None), ({}, 12)):
         (part,) = dirdp.plan(APPROX, built, unit="person", **options).parts
         assert part.mechanism.n_records == number
+
+
+def test_a_plan_that_protects_less_than_its_reading_is_refused():
+    """One table is enough: the other is protected as it was planned."""
+    model = surveys([("first", ANSWERS[:, :2]), ("second", ANSWERS[:, 2:])], first=range(2), second=range(2))
+    plan = dirdp.plan(RENYI, model, unit="person", mechanism=Dirichlet(strategy="temper"))
+    dirdp.sample(plan, model)
+    first, second = plan.parts
+    mechanism = dirdp.mechanisms.DirichletMechanism(second.mechanism.alpha, second.mechanism.r)
+    with pytest.raises(ArgumentError, match="public numbers of records of the rows of 'p1'"):
+        replace(plan, parts=(first, replace(second, mechanism=mechanism)))
+    forged = replace(plan, parts=(first, replace(second, mechanism=mechanism, totals=())))
+    with pytest.raises(UnsupportedModelError, match=OTHER):
+        dirdp.sample(forged, model)
+
+
+def test_a_model_whose_number_of_trials_has_become_data_is_refused_after_the_plan():
+    """The tables are the same, and so is the total; but now it comes from what is observed."""
+
+    def model(n):
+        with pm.Model() as model:
+            d = pm.Data("d", np.array(100))
+            pm.Binomial("visited", n=100, p=pm.Beta("a", 1, 1), observed=d)
+            pm.Binomial("bought", n=d if n is None else n, p=pm.Beta("b", 1, 1), observed=5)
+        return model
+
+    plan = plan_noise(model(100))
+    dirdp.sample(plan, model(100))
+    with pytest.raises(UnsupportedModelError, match="what is observed in 'visited'"):
+        dirdp.sample(plan, model(None))
