@@ -22,6 +22,7 @@ from pymc_dirdp.mechanisms.outputs import BlockLikelihood
 from pymc_dirdp.numerics.balls import Ball
 from pymc_dirdp.privacy.people import Contribution
 from pymc_dirdp.releases.opened import open_release
+from pymc_dirdp.sampling.bits import Bits
 from tests.oracles import drawn_p_value, tables_of
 
 from .posteriors import log_multinomial_dirichlet, share_moments
@@ -89,6 +90,18 @@ def test_sums_and_draws_are_those_over_all_data_sets(name, are_known):
         np.testing.assert_allclose(cell.values, wanted, rtol=1e-8, atol=1e-14)
     drawn = np.concatenate(found.counts(10_000, np.random.default_rng(6)), axis=1)
     assert drawn_p_value(drawn, both, posterior) > 1e-6
+
+
+def test_large_tables_and_large_priors():
+    """Priors of any size leave no sum empty, and the means keep their total."""
+    noise, rng = JointNoise([12, 2, 5], 2.0, zero_sum=True), np.random.default_rng(1)
+    x = np.concatenate([rng.multinomial(10**6, rng.dirichlet(np.ones(d))) for d in noise.cells])
+    output = x + noise.exact(x.shape, Bits(3)).astype(float)
+    for alpha in (1e-3, 1.0, 1e5):
+        found = JointTables(noise.joint_likelihoods(output), [np.full(d, alpha) for d in noise.cells])
+        assert all(means.sum() == pytest.approx(10**6, rel=1e-12) for means in found.count_means)
+        assert math.isfinite(found.log_evidence)
+    assert all(np.all(counts.sum(axis=1) == 10**6) for counts in found.counts(50, rng))
 
 
 ANSWERS = np.array([[2.0, 5.0, -1.0], [1.0, 0.0, 5.0]])
