@@ -1,6 +1,7 @@
 """The mixture that is fitted to noisy pairs: gradients, what the prior does, and intervals that cover what they say."""
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,15 @@ from scipy.stats import truncnorm
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference import mixture as mixture_file
 from pymc_dirdp.inference.mixture import COMMON_SD, SLOPE_SD, Mixture, NoisyPairs, _Descent, fit_mixture
-from pymc_dirdp.inference.mixture_intervals import ErrorCurve, FitErrors, _Cells, _drawn, _mean_above_0, _measured
+from pymc_dirdp.inference.mixture_intervals import (
+    ErrorCurve,
+    FitErrors,
+    _Cells,
+    _drawn,
+    _mean_above_0,
+    _measured,
+    _Sums,
+)
 
 
 def pairs_of(codes, lengths, sd, rng, known=None):
@@ -216,6 +225,20 @@ def test_the_combined_estimate_has_the_error_that_it_states_and_no_linear_one_ha
         assert np.std(means) == pytest.approx(sds[0], rel=0.01)
         for k in np.linspace(0, 1, 11):
             assert sds[0] <= np.std((1 - k) * errors[:, 0] + k * errors[:, 1]) * 1.01
+
+
+def test_the_bias_that_is_left_over_is_found():
+    """Where the squares of the release exceed those of its refits by 1.5 roots of the expected records."""
+    rng, size, noise = np.random.default_rng(4), 200_000, 50.0
+    m = rng.uniform(50, 150, size)
+    bias, noise_of_both = rng.normal(0, np.sqrt(1.5 * np.sqrt(m))), rng.normal(0, math.sqrt(noise), (2, size))
+    release = _Cells(m, m + bias + noise_of_both[0], noise, np.full(size, noise))
+    refit = _Cells(m, m + noise_of_both[1], noise, np.full(size, noise))
+    sums = _Sums(np.empty(0), np.zeros(1, dtype=int))
+    sums.add(release, refit, m)
+    curve = sums.curve()
+    np.testing.assert_allclose(curve.residuals, refit.missed.mean() / refit.total.mean(), rtol=1e-12)
+    np.testing.assert_allclose(curve.excess, 1.5, rtol=0.1)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """The likelihood of noisy rows: against convolutions of logarithms, and against sums of other kinds."""
 
+import math
 from functools import reduce
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 from pymc_dirdp.inference.joint_rows import JointRows
-from pymc_dirdp.inference.noisy_rows import NoisyRows, PrivateTotal, noisy_rows
+from pymc_dirdp.inference.noisy_rows import NoisyRows, PrivateTotal, _step, noisy_rows
 from pymc_dirdp.inference.observed_table import Beliefs
 from pymc_dirdp.inference.rows import RowPosterior
 from pymc_dirdp.inference.tables import CountTree, posterior_of
@@ -116,6 +117,12 @@ def test_lists_are_the_sums_of_any_row(kind, cells, n):
         given = posterior_of(output, Beliefs()).with_shares(logs)
         assert value == pytest.approx(given.log_evidence, rel=1e-11)
         np.testing.assert_allclose(means[0], given.count_means, rtol=1e-8, atol=1e-8)
+
+
+def test_no_list_is_read_beyond_its_end():
+    """Compiled code would read whatever stands there, so the Python that it is compiled from is asked."""
+    for x, step in enumerate([0.5, -math.log(2) - 2.5, -math.inf]):
+        assert _step(False, 1.0, 0.0, 0.0, np.array([0.0, 0.5, -2.0]), float(x)) == pytest.approx(step)
 
 
 @pytest.mark.parametrize("change", ["nothing", "noisy", "totals", "improper"])
