@@ -82,7 +82,9 @@ class Deployment:
             "epsilon": epsilon,
             "delta": 0.0 if self.guarantee.is_pure else delta,
             # JSON has no infinity.
-            "parameters": {n: x if math.isfinite(x) else str(x) for n, x in asdict(self.guarantee).items()},
+            "parameters": {
+                name: value if math.isfinite(value) else str(value) for name, value in asdict(self.guarantee).items()
+            },
             "neighbours": escape_invisible(self.neighbours),
             "model": "Central",
             "accounting": self.accounting,
